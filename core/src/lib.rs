@@ -113,8 +113,8 @@ pub use sampler::{
     Arena, ArenaBlock, ArenaPool, Axis, BadBoundary, Batch, BatchBuffers, BatchMut, BatchPlan,
     Batches, BatchesOptions, Boundary, ColumnWindow, ColumnWindows, CounterRng, EpisodeLayout,
     Form, GatherTarget, GoalStrategy, Goals, Hindsight, MAX_BATCH, Sampler, SamplerOptions,
-    SamplerSpec, SamplerState, SamplerStats, Selector, Sequence, TransitionOrder, View,
-    WholeEpisodes, WindowSteps,
+    SamplerState, SamplerStats, Selector, Sequence, TransitionOrder, View, WholeEpisodes,
+    WindowSteps,
 };
 pub use schema::{Schema, SchemaBuilder};
 pub use table::{

@@ -34,7 +34,7 @@ use backcast_layout::{ClaimedReader, Kind, LearnedColumn, SegmentError};
 
 pub use self::batch::{Batch, BatchBuffers, BatchMut};
 use self::columns::SelectedColumns;
-pub use self::columns::{ColumnWindow, ColumnWindows, SamplerSpec};
+pub use self::columns::{ColumnWindow, ColumnWindows};
 use self::eligibility::Eligibility;
 use self::episodes::EpisodeDraws;
 pub use self::episodes::{EpisodeLayout, WholeEpisodes};
@@ -45,6 +45,7 @@ use self::hindsight::GoalDraws;
 pub use self::hindsight::{GoalStrategy, Hindsight};
 pub use self::hooks::Goals;
 use self::hooks::Hooks;
+use self::options::DrawOptions;
 pub use self::options::{BadBoundary, Boundary, SamplerOptions};
 pub use self::plan::{Arena, Axis, BatchPlan, View};
 use self::plan::{ExtraColumns, NStep};
@@ -87,7 +88,7 @@ pub const MAX_BATCH: usize = 1 << 24;
 #[derive(Debug)]
 pub struct Sampler {
     ring: Ring,
-    options: SamplerOptions,
+    options: DrawOptions,
     columns: Option<ColumnWindows>,
     selection: SelectedColumns,
     rng: CounterRng,
@@ -287,11 +288,12 @@ impl Sampler {
     #[must_use]
     pub fn state(&self) -> SamplerState {
         let selector = self.chosen.as_ref().map_or(Selector::Uniform, |chosen| chosen.selector());
-        let (options, columns) = (self.options, self.columns.clone());
+        let columns = self.columns.clone();
         let hindsight = self.hindsight.as_ref().map(|goals| goals.options().clone());
         let learned = self.learned.as_ref().map(|(options, _)| options.clone());
-        let spec = SamplerSpec { options, columns, selector, hindsight, learned };
-        SamplerState::of(spec, self.batches)
+        let draws = self.options;
+        let options = SamplerOptions { draws, columns, selector, hindsight, learned };
+        SamplerState::of(options, self.batches)
     }
 
     /// Returns the number that the random draws of the next batch have, of those of all learners.

@@ -356,7 +356,7 @@ fn transitions(given: &Value, what: &str) -> Result<u32, BadSamplerState> {
 #[cfg(test)]
 mod tests {
     use backcast_core::{
-        Beta, Boundary, DType, PriorityOptions, SamplerSpec, Selector, TableOptions, WeightNorm,
+        Beta, Boundary, DType, PriorityOptions, SamplerOptions, Selector, TableOptions, WeightNorm,
     };
     use serde_json::json;
 
@@ -502,7 +502,7 @@ mod tests {
             let text = sampler_state_json(&given).to_string();
             let found = sampler_state(&serde_json::from_str(&text).unwrap()).unwrap();
             assert_eq!(found, given);
-            let _: SamplerSpec = found.into();
+            let _: SamplerOptions = found.into();
         }
     }
 

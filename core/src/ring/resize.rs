@@ -334,7 +334,7 @@ mod tests {
         append(&mut writer, 150);
         for boundary in [crate::Boundary::Mask, crate::Boundary::Reject] {
             let options = SamplerOptions::seeded(9).history(4).future(2).boundary(boundary);
-            let [mut before, mut after] = [(); 2].map(|()| ring.sampler(options).unwrap());
+            let [mut before, mut after] = [(); 2].map(|()| ring.sampler(options.clone()).unwrap());
             let expected: Vec<_> = (0..6).map(|_| before.sample(100).unwrap().index()).collect();
             assert_eq!(after.sample(100).unwrap().index(), expected[0]);
             drop(writer);

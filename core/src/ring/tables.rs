@@ -73,8 +73,8 @@ impl Ring {
 mod tests {
     use super::*;
     use crate::{
-        Base, DType, LearnedOptions, PriorityOptions, RingOptions, SamplerOptions, SamplerSpec,
-        Schema, Selector, StepColumns, TableOptions, Writer, WriterOptions,
+        Base, DType, LearnedOptions, PriorityOptions, RingOptions, SamplerOptions, Schema,
+        Selector, StepColumns, TableOptions, Writer, WriterOptions,
     };
 
     fn append(writer: &mut Writer) {
@@ -84,7 +84,7 @@ mod tests {
     }
 
     /// Returns a sampler of each kind of table, by the name of its table.
-    fn specs() -> Vec<(&'static str, SamplerSpec)> {
+    fn specs() -> Vec<(&'static str, SamplerOptions)> {
         let priorities = |table: &str| PriorityOptions::alpha(0.6).table(table);
         let by = |selector| SamplerOptions::seeded(1).selector(selector);
         let learned = LearnedOptions::new("learned").column("value", DType::F32);

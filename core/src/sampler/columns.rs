@@ -4,14 +4,9 @@ use std::collections::BTreeMap;
 
 use backcast_layout::Column;
 
-use super::hindsight::Hindsight;
 use super::options::SamplerOptions;
-use super::selector::Selector;
-use super::state::SamplerState;
 use crate::error::SampleError;
-use crate::priority::PriorityOptions;
 use crate::schema::Schema;
-use crate::table::LearnedOptions;
 
 /// Part of a window that a batch shows of one column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -132,118 +127,6 @@ fn stands_for(name: &str, column: &str) -> bool {
     column.strip_prefix(name).is_some_and(|below| below.is_empty() || below.starts_with('/'))
 }
 
-/// Options of a sampler, the columns of its batches, and the selector of its rows. All columns have
-/// one window, or each has its own.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SamplerSpec {
-    pub(crate) options: SamplerOptions,
-    pub(crate) columns: Option<ColumnWindows>,
-    pub(crate) selector: Selector,
-    pub(crate) hindsight: Option<Hindsight>,
-    /// Learned columns that batches show.
-    pub(crate) learned: Option<LearnedOptions>,
-}
-
-impl From<SamplerOptions> for SamplerSpec {
-    fn from(options: SamplerOptions) -> Self {
-        let selector = Selector::Uniform;
-        Self { options, columns: None, selector, hindsight: None, learned: None }
-    }
-}
-
-impl From<SamplerState> for SamplerSpec {
-    fn from(state: SamplerState) -> Self {
-        let options = SamplerOptions {
-            seed: state.seed,
-            batches: state.batches,
-            history: state.history,
-            future: state.future,
-            n_step: state.n_step,
-            gamma: state.gamma,
-            discounts: state.discounts,
-            boundary: state.boundary,
-            stride: state.stride,
-            copy: state.copy,
-            form: state.form,
-            rank: state.rank,
-        };
-        let SamplerState { columns, selector, hindsight, learned, .. } = state;
-        Self { options, columns, selector, hindsight, learned }
-    }
-}
-
-impl SamplerOptions {
-    /// Selects columns, and sets the window of each; replaces [`history`](Self::history).
-    #[must_use]
-    pub fn columns(self, columns: ColumnWindows) -> SamplerSpec {
-        SamplerSpec { columns: Some(columns), ..self.into() }
-    }
-
-    /// Draws by priority instead of uniformly.
-    #[must_use]
-    pub fn priority(self, priorities: PriorityOptions) -> SamplerSpec {
-        self.selector(Selector::Priority(priorities))
-    }
-
-    /// Sets the selector of rows, which is uniform by default.
-    #[must_use]
-    pub fn selector(self, selector: Selector) -> SamplerSpec {
-        SamplerSpec { selector, ..self.into() }
-    }
-
-    /// Sets how goals are relabelled in hindsight.
-    #[must_use]
-    pub fn hindsight(self, hindsight: Hindsight) -> SamplerSpec {
-        SamplerSpec { hindsight: Some(hindsight), ..self.into() }
-    }
-
-    /// Shows the learned columns of a table in every batch.
-    #[must_use]
-    pub fn learned(self, learned: LearnedOptions) -> SamplerSpec {
-        SamplerSpec { learned: Some(learned), ..self.into() }
-    }
-}
-
-impl SamplerSpec {
-    /// Selects columns, and sets the window of each.
-    #[must_use]
-    pub fn columns(mut self, columns: ColumnWindows) -> Self {
-        self.columns = Some(columns);
-        self
-    }
-
-    /// Draws by priority instead of uniformly.
-    #[must_use]
-    pub fn priority(mut self, priorities: PriorityOptions) -> Self {
-        self.selector = Selector::Priority(priorities);
-        self
-    }
-
-    /// Sets the selector of rows, which is uniform by default.
-    #[must_use]
-    pub fn selector(mut self, selector: Selector) -> Self {
-        self.selector = selector;
-        self
-    }
-
-    /// Sets how goals are relabelled in hindsight.
-    #[must_use]
-    pub fn hindsight(mut self, hindsight: Hindsight) -> Self {
-        self.hindsight = Some(hindsight);
-        self
-    }
-
-    /// Shows the learned columns of a table in every batch: each under its name, `[B]`, or `[B, h]`
-    /// for the longest history, and `future/...`; and under its name with `_set` whether the value
-    /// was set. Values that were not set, and masked ones, are 0. The table is opened, or created.
-    /// The draws do not change.
-    #[must_use]
-    pub fn learned(mut self, learned: LearnedOptions) -> Self {
-        self.learned = Some(learned);
-        self
-    }
-}
-
 /// The windows of a schema's columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SelectedColumns {
@@ -265,15 +148,15 @@ impl SelectedColumns {
         Self { windows, flags, longest }
     }
 
-    /// Returns the windows that a sampler of this spec has of a schema's columns.
-    pub(crate) fn of(spec: &SamplerSpec, schema: &Schema) -> Result<Self, SampleError> {
-        let history = spec.options.history;
-        let selection = match (&spec.columns, history) {
+    /// Returns the windows that a sampler with these options has of a schema's columns.
+    pub(crate) fn of(options: &SamplerOptions, schema: &Schema) -> Result<Self, SampleError> {
+        let history = options.draws.history;
+        let selection = match (&options.columns, history) {
             (Some(_), Some(history)) => Err(SampleError::HistoryTwice { history }),
             (Some(columns), None) => columns.select(schema),
             (None, history) => Ok(Self::alike(schema, history)),
         }?;
-        Ok(match spec.options.form.sequence() {
+        Ok(match options.draws.form.sequence() {
             Some(sequence) => selection.over(sequence.length),
             None => selection,
         })

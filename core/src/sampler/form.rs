@@ -1,8 +1,8 @@
 //! The form of what is drawn: transitions, sequences, or whole episodes.
 
-use super::columns::{ColumnWindow, ColumnWindows, SamplerSpec, SelectedColumns};
+use super::columns::{ColumnWindow, ColumnWindows, SelectedColumns};
 use super::episodes::WholeEpisodes;
-use super::options::Boundary;
+use super::options::{Boundary, SamplerOptions};
 use super::selector::Selector;
 use crate::error::FormError;
 
@@ -57,21 +57,21 @@ impl Sequence {
     }
 
     /// Fails if another option of a sampler does not go with sequences, or if no lane can hold one.
-    fn check(self, spec: &SamplerSpec, lane_capacity: u64) -> Result<(), FormError> {
-        let options = &spec.options;
-        let by_column = spec.columns.as_ref();
-        let priorities = spec.selector.priorities().is_some();
+    fn check(self, options: &SamplerOptions, lane_capacity: u64) -> Result<(), FormError> {
+        let draws = &options.draws;
+        let by_column = options.columns.as_ref();
+        let priorities = options.selector.priorities().is_some();
         let refused = [
-            ("a history window", options.history.is_some()),
+            ("a history window", draws.history.is_some()),
             ("histories by column", by_column.is_some_and(ColumnWindows::has_history)),
-            ("a future window", options.future > 0),
-            ("an n-step return", options.n_step.is_some()),
-            ("a discount", options.gamma.is_some() || options.discounts),
-            ("hindsight", spec.hindsight.is_some()),
+            ("a future window", draws.future > 0),
+            ("an n-step return", draws.n_step.is_some()),
+            ("a discount", draws.gamma.is_some() || draws.discounts),
+            ("hindsight", options.hindsight.is_some()),
             (
                 "priorities and boundary \"clamp\" together, which moves starts to transitions \
                  that have no priority,",
-                priorities && options.boundary == Boundary::Clamp,
+                priorities && draws.boundary == Boundary::Clamp,
             ),
         ];
         if let Some((what, _)) = refused.into_iter().find(|(_, given)| *given) {
@@ -108,39 +108,39 @@ impl Form {
     }
 }
 
-/// Fails if another option does not go with the form of a spec. `columns` are those that it
-/// selects.
+/// Fails if another option does not go with the form. `columns` are those that the
+/// options select.
 pub(super) fn check(
-    spec: &SamplerSpec,
+    options: &SamplerOptions,
     columns: &SelectedColumns,
     lane_capacity: u64,
 ) -> Result<(), FormError> {
-    match spec.options.form {
+    match options.draws.form {
         Form::Transitions => Ok(()),
-        Form::Sequence(of) => of.check(spec, lane_capacity),
-        Form::Episodes(of) => check_episodes(of, spec, columns, lane_capacity),
+        Form::Sequence(of) => of.check(options, lane_capacity),
+        Form::Episodes(of) => check_episodes(of, options, columns, lane_capacity),
     }
 }
 
 fn check_episodes(
     of: WholeEpisodes,
-    spec: &SamplerSpec,
+    options: &SamplerOptions,
     columns: &SelectedColumns,
     lane_capacity: u64,
 ) -> Result<(), FormError> {
-    let options = &spec.options;
+    let draws = &options.draws;
     let refused = [
         ("a history window", columns.longest().is_some()),
         ("the first row of a window", columns.any(ColumnWindow::First)),
-        ("a future window", options.future > 0),
-        ("an n-step return", options.n_step.is_some()),
-        ("a discount", options.gamma.is_some() || options.discounts),
-        ("another boundary than \"mask\"", options.boundary != Boundary::Mask),
-        ("a stride", options.stride != 1),
-        ("hindsight", spec.hindsight.is_some()),
-        ("learned columns", spec.learned.is_some()),
-        ("draws by priority", spec.selector.priorities().is_some()),
-        ("another selector than \"uniform\"", spec.selector != Selector::Uniform),
+        ("a future window", draws.future > 0),
+        ("an n-step return", draws.n_step.is_some()),
+        ("a discount", draws.gamma.is_some() || draws.discounts),
+        ("another boundary than \"mask\"", draws.boundary != Boundary::Mask),
+        ("a stride", draws.stride != 1),
+        ("hindsight", options.hindsight.is_some()),
+        ("learned columns", options.learned.is_some()),
+        ("draws by priority", options.selector.priorities().is_some()),
+        ("another selector than \"uniform\"", options.selector != Selector::Uniform),
     ];
     if let Some((what, _)) = refused.into_iter().find(|(_, given)| *given) {
         return Err(FormError::WithEpisodes { what });

@@ -248,14 +248,18 @@ mod tests {
     fn goals_without_a_reward_function_or_that_cannot_be_relabelled_are_refused() {
         let ring = ring(5);
         let seeded = SamplerOptions::seeded(1);
-        let refused = ring.sampler(seeded.hindsight(hindsight())).unwrap().sample(4).unwrap_err();
+        let refused =
+            ring.sampler(seeded.clone().hindsight(hindsight())).unwrap().sample(4).unwrap_err();
         assert!(matches!(refused, SampleError::Hindsight(HindsightError::NoRewards)), "{refused}");
         let shown = ColumnWindows::default().column("obs", ColumnWindow::Drawn);
         for (spec, part) in [
-            (seeded.hindsight(hindsight().ratio(f64::NAN)), "is NaN"),
-            (seeded.hindsight(Hindsight::new(GoalStrategy::Final)), "`obs/achieved_goal`"),
-            (seeded.hindsight(hindsight().columns("reward", "obs/desired")), "no observation"),
-            (seeded.n_step(3).gamma(0.9).hindsight(hindsight()), "future 2"),
+            (seeded.clone().hindsight(hindsight().ratio(f64::NAN)), "is NaN"),
+            (seeded.clone().hindsight(Hindsight::new(GoalStrategy::Final)), "`obs/achieved_goal`"),
+            (
+                seeded.clone().hindsight(hindsight().columns("reward", "obs/desired")),
+                "no observation",
+            ),
+            (seeded.clone().n_step(3).gamma(0.9).hindsight(hindsight()), "future 2"),
             (seeded.columns(shown).hindsight(hindsight()), "left out of the batch"),
         ] {
             let error = ring.sampler(spec).unwrap_err().to_string();

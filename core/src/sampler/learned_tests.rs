@@ -99,7 +99,7 @@ fn compare(
     (history, future): (Option<u32>, u32),
 ) -> Result<(), TestCaseError> {
     let spec = SamplerOptions::seeded(seed).future(future);
-    let spec = history.map_or(spec, |history| spec.history(history)).learned(options());
+    let spec = history.map_or(spec.clone(), |history| spec.history(history)).learned(options());
     let mut sampler = ring.sampler(spec).unwrap();
     let batch = match sampler.sample(40) {
         Ok(batch) => batch,

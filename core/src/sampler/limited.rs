@@ -199,8 +199,8 @@ mod tests {
     use crate::error::LimitedCall;
     use crate::limiter::limits::{LimiterCounts, RateLimiter};
     use crate::{
-        BatchesOptions, DType, PriorityOptions, Ring, RingOptions, SamplerOptions, SamplerSpec,
-        Schema, Selector, StepColumns, TableOptions, WriterOptions,
+        BatchesOptions, DType, PriorityOptions, Ring, RingOptions, SamplerOptions, Schema, Selector,
+        StepColumns, TableOptions, WriterOptions,
     };
 
     fn ring(limiter: RateLimiter) -> Ring {
@@ -217,7 +217,7 @@ mod tests {
         }
     }
 
-    fn consumes() -> SamplerSpec {
+    fn consumes() -> SamplerOptions {
         let table = Selector::Table(TableOptions::consume("queue"));
         SamplerOptions::seeded(1).selector(table)
     }
@@ -338,7 +338,7 @@ mod tests {
             let ring = ring(RateLimiter::min_size(1));
             let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
             let mut append = || {
-                let mut columns = StepColumns::of(ring.schema()).with("obs", &[7_u8]).unwrap();
+                let columns = StepColumns::of(ring.schema()).with("obs", &[7_u8]).unwrap();
                 writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
             };
             let name = selector.to_string();

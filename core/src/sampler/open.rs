@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use backcast_layout::{ClaimedReader, DType, Role, SegmentError};
 
-use super::columns::{SamplerSpec, SelectedColumns};
+use super::columns::SelectedColumns;
 use super::eligibility::{Eligibility, StartIndex};
 use super::episodes::{EpisodeDraws, EpisodeLayout};
 use super::form;
 use super::gather::Scratch;
 use super::hindsight::GoalDraws;
 use super::hooks::Hooks;
-use super::options::{Boundary, SamplerOptions};
+use super::options::{Boundary, DrawOptions, SamplerOptions};
 use super::plan::{NStep, Summed};
 use super::rng::CounterRng;
 use super::selection::RowSelection;
@@ -25,23 +25,19 @@ use crate::ring::Ring;
 use crate::schema::Schema;
 
 impl Ring {
-    /// Returns a sampler of the ring's transitions. `options` are [`SamplerOptions`], those with
-    /// [windows by column], or the [state] of another sampler, whose draws the new one continues.
-    ///
-    /// [`SamplerOptions`]: crate::SamplerOptions
-    /// [windows by column]: crate::SamplerOptions::columns
-    /// [state]: crate::SamplerState
-    pub fn sampler(&self, options: impl Into<SamplerSpec>) -> Result<Sampler, SampleError> {
+    /// Returns a sampler of the ring's transitions. `options` are [`SamplerOptions`], or the
+    /// [state](crate::SamplerState) of another sampler, whose draws the new one continues.
+    pub fn sampler(&self, options: impl Into<SamplerOptions>) -> Result<Sampler, SampleError> {
         Sampler::new(self, options.into())
     }
 }
 
 impl Sampler {
-    pub(crate) fn new(ring: &Ring, spec: SamplerSpec) -> Result<Self, SampleError> {
-        let selection = SelectedColumns::of(&spec, ring.schema())?;
-        refuse_taken_keys(ring.schema(), &selection, &keys_of(&spec))?;
-        form::check(&spec, &selection, ring.lane_capacity())?;
-        let SamplerSpec { options, columns, selector, hindsight, learned } = spec;
+    pub(crate) fn new(ring: &Ring, options: SamplerOptions) -> Result<Self, SampleError> {
+        let selection = SelectedColumns::of(&options, ring.schema())?;
+        refuse_taken_keys(ring.schema(), &selection, &keys_of(&options))?;
+        form::check(&options, &selection, ring.lane_capacity())?;
+        let SamplerOptions { draws: options, columns, selector, hindsight, learned } = options;
         let episodes = options.form.episodes().map(EpisodeDraws::new).map(Box::new);
         let sequence = options.form.sequence();
         let selector = match sequence {
@@ -66,7 +62,7 @@ impl Sampler {
             let limit = ring.lane_capacity();
             return Err(SampleError::BadWindow { history, future, n_step, rows, limit });
         }
-        let SamplerOptions { gamma, discounts, n_step, boundary, .. } = options;
+        let DrawOptions { gamma, discounts, n_step, boundary, .. } = options;
         let usable = gamma.is_none_or(|gamma| (0.0..=1.0).contains(&gamma));
         let given = u32::from(gamma.is_some()) + u32::from(discounts);
         if given != u32::from(n_step.is_some()) || !usable {
@@ -138,8 +134,8 @@ impl Sampler {
 }
 
 /// Returns which transitions may be drawn, and their index.
-fn starts_of(options: &SamplerOptions, extent: WindowExtent) -> (StartRule, StartIndex) {
-    let SamplerOptions { boundary, stride, form, .. } = *options;
+fn starts_of(options: &DrawOptions, extent: WindowExtent) -> (StartRule, StartIndex) {
+    let DrawOptions { boundary, stride, form, .. } = *options;
     let WindowExtent { back, ahead, .. } = extent;
     let (rule, starts) = match (form.sequence(), boundary) {
         (Some(sequence), _) => {
@@ -157,16 +153,16 @@ fn starts_of(options: &SamplerOptions, extent: WindowExtent) -> (StartRule, Star
     (rule, starts.only(rule))
 }
 
-/// Returns the keys that batches of a spec have and a ring of an earlier version may have as
-/// columns. Those of learned columns are checked with their table.
-fn keys_of(spec: &SamplerSpec) -> Vec<&'static str> {
-    let episodes: &[&'static str] = match spec.options.form.episodes().map(|of| of.layout) {
+/// Returns the keys that batches with these options have and a ring of an earlier version may have
+/// as columns. Those of learned columns are checked with their table.
+fn keys_of(options: &SamplerOptions) -> Vec<&'static str> {
+    let episodes: &[&'static str] = match options.draws.form.episodes().map(|of| of.layout) {
         None => &[],
         Some(EpisodeLayout::Padded) => &[batch_key::LENGTH],
         Some(EpisodeLayout::Ragged) => &[batch_key::OFFSETS],
     };
-    let weight = matches!(spec.selector, Selector::Priority(_)).then_some(batch_key::WEIGHT);
-    let relabelled = spec.hindsight.as_ref().map(|_| batch_key::RELABELLED);
+    let weight = matches!(options.selector, Selector::Priority(_)).then_some(batch_key::WEIGHT);
+    let relabelled = options.hindsight.as_ref().map(|_| batch_key::RELABELLED);
     episodes.iter().copied().chain(weight).chain(relabelled).collect()
 }
 
@@ -221,18 +217,18 @@ mod tests {
     };
 
     /// Forms of batches that differ in their keys, learned columns included.
-    fn forms() -> Vec<SamplerSpec> {
+    fn forms() -> Vec<SamplerOptions> {
         let seeded = SamplerOptions::seeded(1);
         let goals = Hindsight::new(GoalStrategy::default()).columns("obs/from", "obs/to");
         let learned = LearnedOptions::new("online").column("value", DType::F32);
         vec![
-            seeded.into(),
-            seeded.history(2).future(2).n_step(2).gamma(0.9).into(),
-            seeded.priority(PriorityOptions::alpha(0.5)),
-            seeded.hindsight(goals),
-            seeded.episodes(WholeEpisodes::padded()).into(),
-            seeded.episodes(WholeEpisodes::ragged()).into(),
-            seeded.learned(learned),
+            seeded.clone(),
+            seeded.clone().history(2).future(2).n_step(2).gamma(0.9),
+            seeded.clone().priority(PriorityOptions::alpha(0.5)),
+            seeded.clone().hindsight(goals),
+            seeded.clone().episodes(WholeEpisodes::padded()),
+            seeded.clone().episodes(WholeEpisodes::ragged()),
+            seeded.clone().learned(learned),
         ]
     }
 
@@ -317,9 +313,9 @@ mod tests {
         assert_eq!(refused, [(2, "weight"), (3, "relabelled"), (4, "length"), (5, "offsets")]);
     }
 
-    fn sampler(ring: &Ring, spec: SamplerSpec) -> Result<Sampler, SampleError> {
-        let has_goals = spec.hindsight.is_some();
-        let sampler = ring.sampler(spec)?;
+    fn sampler(ring: &Ring, options: SamplerOptions) -> Result<Sampler, SampleError> {
+        let has_goals = options.hindsight.is_some();
+        let sampler = ring.sampler(options)?;
         Ok(if has_goals { sampler.rewards_by_caller() } else { sampler })
     }
 }

@@ -1,12 +1,19 @@
-//! Options of a sampler: windows, n-step returns, and their treatment at the ends of an episode.
+//! Options of a sampler: windows, n-step returns, their treatment at the ends of an episode, the
+//! columns of its batches, and the selector of its rows.
 
 use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
 
+use super::columns::ColumnWindows;
 use super::episodes::WholeEpisodes;
 use super::form::{Form, Sequence};
+use super::hindsight::Hindsight;
+use super::selector::Selector;
+use super::state::SamplerState;
+use crate::priority::PriorityOptions;
+use crate::table::LearnedOptions;
 
 /// Treatment of windows that reach beyond the first or last transition of their episode.
 ///
@@ -61,9 +68,9 @@ impl FromStr for Boundary {
     }
 }
 
-/// Seed, windows and n-step returns of a sampler.
+/// Seed, windows and n-step returns of a sampler: the options that are plain numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SamplerOptions {
+pub(crate) struct DrawOptions {
     pub(crate) seed: u64,
     /// Number of the first batch: a restored sampler continues there.
     pub(crate) batches: u64,
@@ -83,11 +90,52 @@ pub struct SamplerOptions {
     pub(crate) rank: (u32, u32),
 }
 
+/// Options of a sampler: seed, windows, n-step returns, the columns of its batches, and the
+/// selector of its rows. The order in which they are set has no meaning.
+///
+/// ```
+/// use backcast_core::{PriorityOptions, SamplerOptions};
+///
+/// let priorities = PriorityOptions::alpha(0.6);
+/// let options = SamplerOptions::seeded(7).priority(priorities.clone()).history(4);
+/// assert_eq!(options, SamplerOptions::seeded(7).history(4).priority(priorities));
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct SamplerOptions {
+    pub(crate) draws: DrawOptions,
+    pub(crate) columns: Option<ColumnWindows>,
+    pub(crate) selector: Selector,
+    pub(crate) hindsight: Option<Hindsight>,
+    /// Learned columns that batches show.
+    pub(crate) learned: Option<LearnedOptions>,
+}
+
+impl From<SamplerState> for SamplerOptions {
+    fn from(state: SamplerState) -> Self {
+        let draws = DrawOptions {
+            seed: state.seed,
+            batches: state.batches,
+            history: state.history,
+            future: state.future,
+            n_step: state.n_step,
+            gamma: state.gamma,
+            discounts: state.discounts,
+            boundary: state.boundary,
+            stride: state.stride,
+            copy: state.copy,
+            form: state.form,
+            rank: state.rank,
+        };
+        let SamplerState { columns, selector, hindsight, learned, .. } = state;
+        Self { draws, columns, selector, hindsight, learned }
+    }
+}
+
 impl SamplerOptions {
     /// Returns options for single transitions. The same seed gives the same draws on the same data.
     #[must_use]
     pub fn seeded(seed: u64) -> Self {
-        Self {
+        let draws = DrawOptions {
             seed,
             batches: 0,
             history: None,
@@ -100,7 +148,9 @@ impl SamplerOptions {
             copy: false,
             form: Form::Transitions,
             rank: (0, 1),
-        }
+        };
+        let selector = Selector::Uniform;
+        Self { draws, columns: None, selector, hindsight: None, learned: None }
     }
 
     /// Returns options for single transitions, seeded by the operating system.
@@ -112,14 +162,14 @@ impl SamplerOptions {
     /// Adds windows of `h` transitions that end with the drawn one: arrays `[B, h, ...]`.
     #[must_use]
     pub fn history(mut self, h: u32) -> Self {
-        self.history = Some(h);
+        self.draws.history = Some(h);
         self
     }
 
     /// Adds windows of the `f` transitions after the drawn one: `future/...`, arrays `[B, f, ...]`.
     #[must_use]
     pub fn future(mut self, f: u32) -> Self {
-        self.future = f;
+        self.draws.future = f;
         self
     }
 
@@ -144,7 +194,7 @@ impl SamplerOptions {
     /// Sums are computed in `f64`, oldest first, and rounded once.
     #[must_use]
     pub fn n_step(mut self, n: u32) -> Self {
-        self.n_step = Some(n);
+        self.draws.n_step = Some(n);
         self
     }
 
@@ -152,7 +202,7 @@ impl SamplerOptions {
     /// are wrong if it differs from the learner's discount.
     #[must_use]
     pub fn gamma(mut self, gamma: f64) -> Self {
-        self.gamma = Some(gamma);
+        self.draws.gamma = Some(gamma);
         self
     }
 
@@ -165,7 +215,7 @@ impl SamplerOptions {
     /// terminated.
     #[must_use]
     pub fn discount_column(mut self) -> Self {
-        self.discounts = true;
+        self.draws.discounts = true;
         self
     }
 
@@ -173,7 +223,7 @@ impl SamplerOptions {
     /// default.
     #[must_use]
     pub fn boundary(mut self, boundary: Boundary) -> Self {
-        self.boundary = boundary;
+        self.draws.boundary = boundary;
         self
     }
 
@@ -186,14 +236,14 @@ impl SamplerOptions {
     /// learner, and a table of claims gives each row to one of them.
     #[must_use]
     pub fn rank(mut self, rank: u32, world_size: u32) -> Self {
-        self.rank = (rank, world_size);
+        self.draws.rank = (rank, world_size);
         self
     }
 
     /// Sets whether batches have independent arrays instead of overlapping views of one arena.
     #[must_use]
     pub fn copy(mut self, copy: bool) -> Self {
-        self.copy = copy;
+        self.draws.copy = copy;
         self
     }
 
@@ -225,7 +275,7 @@ impl SamplerOptions {
     /// ```
     #[must_use]
     pub fn sequence(mut self, sequence: Sequence) -> Self {
-        self.form = Form::Sequence(sequence);
+        self.draws.form = Form::Sequence(sequence);
         self
     }
 
@@ -245,7 +295,45 @@ impl SamplerOptions {
     /// it, and no thread draws ahead.
     #[must_use]
     pub fn episodes(mut self, episodes: WholeEpisodes) -> Self {
-        self.form = Form::Episodes(episodes);
+        self.draws.form = Form::Episodes(episodes);
+        self
+    }
+    /// Selects columns, and sets the window of each. Goes without [`history`](Self::history), which
+    /// sets one window for all.
+    #[must_use]
+    pub fn columns(mut self, columns: ColumnWindows) -> Self {
+        self.columns = Some(columns);
+        self
+    }
+
+    /// Draws by priority instead of uniformly.
+    #[must_use]
+    pub fn priority(mut self, priorities: PriorityOptions) -> Self {
+        self.selector = Selector::Priority(priorities);
+        self
+    }
+
+    /// Sets the selector of rows, which is uniform by default.
+    #[must_use]
+    pub fn selector(mut self, selector: Selector) -> Self {
+        self.selector = selector;
+        self
+    }
+
+    /// Sets how goals are relabelled in hindsight.
+    #[must_use]
+    pub fn hindsight(mut self, hindsight: Hindsight) -> Self {
+        self.hindsight = Some(hindsight);
+        self
+    }
+
+    /// Shows the learned columns of a table in every batch: each under its name, `[B]`, or `[B, h]`
+    /// for the longest history, and `future/...`; and under its name with `_set` whether the value
+    /// was set. Values that were not set, and masked ones, are 0. The table is opened, or created.
+    /// The draws do not change.
+    #[must_use]
+    pub fn learned(mut self, learned: LearnedOptions) -> Self {
+        self.learned = Some(learned);
         self
     }
 }

@@ -15,7 +15,7 @@ use self::prefetch_policy::micro_batch;
 pub(crate) use self::prefetch_policy::{MICRO_BATCH, PrefetchPolicy, ROW_MICRO_BATCH};
 pub(crate) use self::segments::{ColumnSegment, SegmentSlice, Segments};
 use super::columns::{ColumnWindow, SelectedColumns};
-use super::options::{Boundary, SamplerOptions};
+use super::options::{Boundary, DrawOptions};
 use super::window::WindowExtent;
 use crate::batch_key as key;
 use crate::error::SampleError;
@@ -189,13 +189,13 @@ impl BatchPlan {
     pub(crate) fn new(
         schema: &Schema,
         batch: usize,
-        options: &SamplerOptions,
+        options: &DrawOptions,
         selection: &SelectedColumns,
         extent: WindowExtent,
         n_step: Option<NStep>,
         extra: ExtraColumns<'_>,
     ) -> Self {
-        let SamplerOptions { future, copy, boundary, form, .. } = *options;
+        let DrawOptions { future, copy, boundary, form, .. } = *options;
         let (arenas, views, fields) = (Vec::new(), Vec::new(), Vec::new());
         let (segments, learned) = (Segments::default(), 0..0);
         let plan = Self { batch, arenas, views, fields, segments, n_step, learned };
@@ -561,9 +561,11 @@ fn to_i64(n: usize) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sampler::options::SamplerOptions;
 
     /// Returns the plan of a batch whose rows have `numbers` numbers.
-    pub(super) fn plan_of(numbers: u32, options: SamplerOptions) -> BatchPlan {
+    pub(super) fn plan_of(numbers: u32, options: &SamplerOptions) -> BatchPlan {
+        let options = &options.draws;
         let schema = Schema::builder().column("action", DType::F32, &[numbers]).build().unwrap();
         let extent = WindowExtent {
             back: u64::from(options.history.unwrap_or(1)) - 1,
@@ -571,15 +573,15 @@ mod tests {
             steps: 0,
         };
         let selection = SelectedColumns::alike(&schema, options.history);
-        BatchPlan::new(&schema, 2, &options, &selection, extent, None, ExtraColumns::default())
+        BatchPlan::new(&schema, 2, options, &selection, extent, None, ExtraColumns::default())
     }
 
     #[test]
     fn items_of_up_to_eight_kibibytes_of_rows_are_copied_together() {
         let seeded = SamplerOptions::seeded(1);
         let together = |numbers, options| plan_of(numbers, options).micro_batch();
-        assert_eq!([2_048, 2_049].map(|numbers| together(numbers, seeded)), [MICRO_BATCH, 1]);
-        let windows = seeded.history(4);
-        assert_eq!([512, 513].map(|numbers| together(numbers, windows)), [MICRO_BATCH, 1]);
+        assert_eq!([2_048, 2_049].map(|numbers| together(numbers, &seeded)), [MICRO_BATCH, 1]);
+        let windows = seeded.clone().history(4);
+        assert_eq!([512, 513].map(|numbers| together(numbers, &windows)), [MICRO_BATCH, 1]);
     }
 }

@@ -1,9 +1,9 @@
 //! The state of a sampler: its position in the stream of draws, to continue in another process.
 
-use super::columns::{ColumnWindows, SamplerSpec};
+use super::columns::ColumnWindows;
 use super::form::Form;
 use super::hindsight::Hindsight;
-use super::options::Boundary;
+use super::options::{Boundary, SamplerOptions};
 use super::selector::Selector;
 use crate::table::LearnedOptions;
 
@@ -70,25 +70,25 @@ pub struct SamplerState {
 }
 
 impl SamplerState {
-    pub(crate) fn of(spec: SamplerSpec, batches: u64) -> Self {
-        let options = spec.options;
+    pub(crate) fn of(options: SamplerOptions, batches: u64) -> Self {
+        let draws = options.draws;
         Self {
-            seed: options.seed,
+            seed: draws.seed,
             batches,
-            rank: options.rank,
-            history: options.history,
-            future: options.future,
-            n_step: options.n_step,
-            gamma: options.gamma,
-            discounts: options.discounts,
-            boundary: options.boundary,
-            stride: options.stride,
-            copy: options.copy,
-            form: options.form,
-            columns: spec.columns,
-            selector: spec.selector,
-            hindsight: spec.hindsight,
-            learned: spec.learned,
+            rank: draws.rank,
+            history: draws.history,
+            future: draws.future,
+            n_step: draws.n_step,
+            gamma: draws.gamma,
+            discounts: draws.discounts,
+            boundary: draws.boundary,
+            stride: draws.stride,
+            copy: draws.copy,
+            form: draws.form,
+            columns: options.columns,
+            selector: options.selector,
+            hindsight: options.hindsight,
+            learned: options.learned,
         }
     }
 }
@@ -99,8 +99,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        AutoresetMode, BatchesOptions, Ring, RingOptions, SamplerOptions, Schema, Sequence,
-        StepColumns, WriterOptions,
+        AutoresetMode, BatchesOptions, Ring, RingOptions, Schema, Sequence, StepColumns,
+        WriterOptions,
     };
 
     fn ring() -> Ring {
@@ -121,13 +121,13 @@ mod tests {
         let ring = ring();
         let options = SamplerOptions::seeded(u64::MAX);
         for options in [
-            options,
-            options.history(4).future(2).boundary(Boundary::Reject),
-            options.n_step(3).gamma(0.9).boundary(Boundary::Clamp).history(2),
+            options.clone(),
+            options.clone().history(4).future(2).boundary(Boundary::Reject),
+            options.clone().n_step(3).gamma(0.9).boundary(Boundary::Clamp).history(2),
             options.sequence(Sequence::new(4).stride(3)),
         ] {
             // Without sequences, also on a stride, as states had it before there were any.
-            let stride = if options.form == Form::Transitions { 3 } else { 1 };
+            let stride = if options.draws.form == Form::Transitions { 3 } else { 1 };
             let state = ring.sampler(options).unwrap().state();
             let states = [state.clone(), SamplerState { stride, ..state }];
             for mut first in states.map(|state| ring.sampler(state).unwrap()) {

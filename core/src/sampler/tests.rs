@@ -43,7 +43,8 @@ fn the_index_changes_what_a_draw_costs_and_not_what_it_draws() {
     for (longest, boundary) in [(1, Boundary::Mask), (7, Boundary::Reject)] {
         let ring = ring(longest);
         let options = SamplerOptions::seeded(3).history(4).future(2).boundary(boundary);
-        let [mut never, mut always, mut free] = [(); 3].map(|()| ring.sampler(options).unwrap());
+        let [mut never, mut always, mut free] =
+            [(); 3].map(|()| ring.sampler(options.clone()).unwrap());
         let mut indexed = 0;
         for _ in 0..20 {
             never.eligibility.use_index(false);
@@ -61,14 +62,14 @@ fn the_index_changes_what_a_draw_costs_and_not_what_it_draws() {
 fn the_scalar_path_fills_what_the_fast_path_fills() {
     use super::gather::tests::{ALL_SCALAR, REGULAR};
     let single = SamplerOptions::seeded(11);
-    let windows = single.history(4).future(2);
+    let windows = single.clone().history(4).future(2);
     let returns = |options: SamplerOptions| options.n_step(3).gamma(0.9);
     let options = [
-        single,
-        windows,
-        windows.boundary(Boundary::Reject),
-        windows.boundary(Boundary::Clamp),
-        windows.copy(true),
+        single.clone(),
+        windows.clone(),
+        windows.clone().boundary(Boundary::Reject),
+        windows.clone().boundary(Boundary::Clamp),
+        windows.clone().copy(true),
         returns(single),
         returns(windows),
     ];
@@ -78,10 +79,10 @@ fn the_scalar_path_fills_what_the_fast_path_fills() {
         [(1, 1), (3, 1), (20, 1), (100, 1), (400, 1), (20, 36), (400, 36), (20, 260), (100, 2_100)];
     REGULAR.set(0);
     for ((longest, numbers), options) in
-        rings.into_iter().flat_map(|of| options.map(|options| (of, options)))
+        rings.into_iter().flat_map(|of| options.clone().map(|options| (of, options)))
     {
         let ring = ring_of(longest, numbers);
-        let [mut fast, mut scalar] = [(); 2].map(|()| ring.sampler(options).unwrap());
+        let [mut fast, mut scalar] = [(); 2].map(|()| ring.sampler(options.clone()).unwrap());
         let filled = |sampler: &mut Sampler, all_scalar: bool, index: Option<&[i64]>| {
             let plan = sampler.plan(300).unwrap();
             let mut memory: Vec<_> = plan.arenas().iter().map(|a| vec![7; a.bytes()]).collect();
@@ -99,7 +100,9 @@ fn the_scalar_path_fills_what_the_fast_path_fills() {
             assert_eq!(filled(&mut fast, false, None), expected, "{longest}, {options:?}");
             let Ok(index) = fast.sample(300).map(|batch| batch.index()) else { continue };
             scalar.batches = fast.batches;
-            for index in [index.clone(), vec![-1; 300], index.into_iter().rev().collect()] {
+            for index in
+                [index.clone(), vec![-1; 300], index.into_iter().rev().collect()]
+            {
                 let expected = filled(&mut scalar, true, Some(&index));
                 let found = filled(&mut fast, false, Some(&index));
                 assert_eq!(found, expected, "{longest}, {options:?}");

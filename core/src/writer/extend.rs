@@ -28,10 +28,7 @@ impl Writer {
     /// many.
     ///
     /// With one lane, rows are copied and published up to 64 at a time.
-    pub fn extend<'s>(
-        &mut self,
-        steps: impl Into<Step<'s>>,
-    ) -> Result<&[RowIndex], AppendError> {
+    pub fn extend<'s>(&mut self, steps: impl Into<Step<'s>>) -> Result<&[RowIndex], AppendError> {
         self.extend_all(&steps.into())
     }
 

@@ -109,10 +109,7 @@ impl Writer {
     /// it, even if it comes later. If only the FINAL row is dropped, the row that ended the episode
     /// stays, and no transition begins with it, since it has no successor.
     #[inline]
-    pub fn append<'s>(
-        &mut self,
-        step: impl Into<Step<'s>>,
-    ) -> Result<&[RowIndex], AppendError> {
+    pub fn append<'s>(&mut self, step: impl Into<Step<'s>>) -> Result<&[RowIndex], AppendError> {
         self.append_or(&step.into(), WhenBlocked::Wait)
     }
 

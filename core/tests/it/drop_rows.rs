@@ -7,8 +7,8 @@ use std::os::unix::fs::FileExt;
 
 use backcast_core::{
     AutoresetMode, Base, Boundary, DType, DropError, PriorityOptions, RateLimiter, Ring,
-    RingOptions, RowIndex, SamplerOptions, SamplerSpec, Schema, Selector, StepColumns,
-    TableOptions, Writer, WriterOptions,
+    RingOptions, RowIndex, SamplerOptions, Schema, Selector, StepColumns, TableOptions, Writer,
+    WriterOptions,
 };
 use proptest::prelude::*;
 
@@ -43,7 +43,7 @@ fn play(writer: &mut Writer, episodes: u64, length: u64) {
     }
 }
 
-fn drawn(ring: &Ring, options: SamplerSpec, items: usize) -> Vec<(u32, u64)> {
+fn drawn(ring: &Ring, options: SamplerOptions, items: usize) -> Vec<(u32, u64)> {
     let batch = ring.sampler(options).unwrap().sample(items).unwrap();
     let index = batch.index().into_iter().map(RowIndex);
     index.map(|index| (index.lane(), index.seq())).collect()

@@ -1,8 +1,8 @@
 //! Learners that share the draws of one seed.
 
 use backcast_core::{
-    AutoresetMode, DType, PriorityOptions, Ring, RingOptions, SampleError, SamplerOptions,
-    SamplerSpec, Schema, Sequence, StepColumns, WriterOptions,
+    AutoresetMode, DType, PriorityOptions, Ring, RingOptions, SampleError, SamplerOptions, Schema,
+    Sequence, StepColumns, WriterOptions,
 };
 
 fn filled() -> Ring {
@@ -18,7 +18,7 @@ fn filled() -> Ring {
     ring
 }
 
-fn batches(ring: &Ring, spec: impl Into<SamplerSpec>, count: usize) -> Vec<Vec<i64>> {
+fn batches(ring: &Ring, spec: impl Into<SamplerOptions>, count: usize) -> Vec<Vec<i64>> {
     let mut sampler = ring.sampler(spec).unwrap();
     (0..count).map(|_| sampler.sample(8).unwrap().index()).collect()
 }
@@ -31,14 +31,13 @@ fn four_learners_draw_together_what_one_draws_alone() {
     let values: Vec<f64> =
         drawn.iter().map(|index| f64::from(u8::try_from(index % 13).unwrap())).collect();
     priorities.update(&drawn, &values).unwrap();
-    let plain = |options: SamplerOptions| SamplerSpec::from(options);
+    let plain = |options: SamplerOptions| options;
     let prioritised = |options: SamplerOptions| options.priority(PriorityOptions::alpha(0.6));
     let windows = |options: SamplerOptions| {
-        SamplerSpec::from(crate::strided(&ring, options.history(5), 2).unwrap())
+        SamplerOptions::from(crate::strided(&ring, options.history(5), 2).unwrap())
     };
-    let sequences =
-        |options: SamplerOptions| SamplerSpec::from(options.sequence(Sequence::new(5).stride(2)));
-    let kinds: [&dyn Fn(SamplerOptions) -> SamplerSpec; 4] =
+    let sequences = |options: SamplerOptions| options.sequence(Sequence::new(5).stride(2));
+    let kinds: [&dyn Fn(SamplerOptions) -> SamplerOptions; 4] =
         [&plain, &prioritised, &windows, &sequences];
     for spec in kinds {
         let alone = batches(&ring, spec(SamplerOptions::seeded(7)), 20);

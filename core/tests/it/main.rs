@@ -14,13 +14,13 @@ mod restore;
 mod sampling;
 mod selectors;
 
-use backcast_core::{Ring, SampleError, SamplerSpec, SamplerState};
+use backcast_core::{Ring, SampleError, SamplerOptions, SamplerState};
 
 /// Returns the state of a sampler that draws windows on a stride, as samplers had it before there
 /// were sequences.
 fn strided(
     ring: &Ring,
-    spec: impl Into<SamplerSpec>,
+    spec: impl Into<SamplerOptions>,
     stride: u32,
 ) -> Result<SamplerState, SampleError> {
     Ok(SamplerState { stride, ..ring.sampler(spec)?.state() })

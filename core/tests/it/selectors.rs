@@ -10,7 +10,7 @@ use std::error::Error;
 
 use backcast_core::{
     AutoresetMode, Boundary, DType, PriorityOptions, Ring, RingOptions, RowIndex, SampleError,
-    SamplerOptions, SamplerSpec, Schema, Selector, StepColumns, Writer, WriterOptions,
+    SamplerOptions, Schema, Selector, StepColumns, Writer, WriterOptions,
 };
 
 const LANES: usize = 3;
@@ -140,7 +140,7 @@ fn uneven() -> Result<Model, Box<dyn Error>> {
 /// Counts the rows of many batches, and compares them with weights of transitions.
 fn statistic(
     model: &Model,
-    spec: &dyn Fn(u64) -> SamplerSpec,
+    spec: &dyn Fn(u64) -> SamplerOptions,
     weight: &dyn Fn(usize, u64) -> f64,
     seeds: u64,
 ) -> Result<(f64, f64), Box<dyn Error>> {
@@ -162,7 +162,7 @@ fn statistic(
 }
 
 /// Name, draws, weights, and whether the draws match the weights.
-type Case<'a> = (&'a str, &'a dyn Fn(u64) -> SamplerSpec, &'a dyn Fn(usize, u64) -> f64, bool);
+type Case<'a> = (&'a str, &'a dyn Fn(u64) -> SamplerOptions, &'a dyn Fn(usize, u64) -> f64, bool);
 
 /// Every statistic stays below the threshold of p = 1e-4, and that of weights that are a little
 /// wrong does not.
@@ -178,7 +178,7 @@ fn weighted_draws_match_their_probabilities() -> Result<(), Box<dyn Error>> {
     let lanes =
         |seed| SamplerOptions::seeded(seed).selector(Selector::LaneWeights(weights.to_vec()));
     let strata = |seed| SamplerOptions::seeded(seed).selector(Selector::LaneStrata);
-    let uniform = |seed| SamplerSpec::from(SamplerOptions::seeded(seed));
+    let uniform = |seed| SamplerOptions::seeded(seed);
     let cases: [Case<'_>; 9] = [
         ("uniform", &uniform, &|_, _| 1.0, true),
         ("uniform over lanes", &uniform, &|lane, _| 1.0 / count(lane), false),

@@ -90,13 +90,13 @@ fn draws(ring: &Ring) -> Result<Vec<String>, Box<dyn Error>> {
     let mut lines = Vec::new();
     let plain = SamplerOptions::seeded(7);
     for options in [
-        plain,
-        plain.history(4),
-        plain.future(3),
-        plain.history(4).future(3),
-        plain.n_step(3).gamma(0.9),
-        plain.history(4).future(3).n_step(5).gamma(0.9).boundary(Boundary::Clamp),
-        plain.history(2).future(2).n_step(2).gamma(0.5).boundary(Boundary::Reject),
+        plain.clone(),
+        plain.clone().history(4),
+        plain.clone().future(3),
+        plain.clone().history(4).future(3),
+        plain.clone().n_step(3).gamma(0.9),
+        plain.clone().history(4).future(3).n_step(5).gamma(0.9).boundary(Boundary::Clamp),
+        plain.clone().history(2).future(2).n_step(2).gamma(0.5).boundary(Boundary::Reject),
         plain.history(2).copy(true).boundary(Boundary::Clamp),
     ] {
         let mut sampler = ring.sampler(options)?;

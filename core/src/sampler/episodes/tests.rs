@@ -12,7 +12,7 @@ use crate::error::{FormError, SampleError};
 use crate::{
     AutoresetMode, Batch, BatchesOptions, Boundary, ColumnWindows, DType, Discount, GoalStrategy,
     Hindsight, LanePolicy, PriorityOptions, Ring, RingOptions, Role, RowIndex, SamplerOptions,
-    SamplerSpec, SamplerState, Schema, Selector, StepColumns, Writer, WriterOptions,
+    SamplerState, Schema, Selector, StepColumns, Writer, WriterOptions,
 };
 
 fn schema() -> Schema {
@@ -344,7 +344,7 @@ fn returns_of_ragged_episodes_are_those_of_padded_ones() {
 fn draws_repeat_with_every_kind_of_memory_and_after_a_state() {
     let model = growing();
     let fixed = SamplerOptions::seeded(3).episodes(WholeEpisodes::padded().max_length(30));
-    let mut plain = model.ring.sampler(fixed).unwrap();
+    let mut plain = model.ring.sampler(fixed.clone()).unwrap();
     let expected: Vec<_> = (0..4).map(|_| plain.sample(6).unwrap()).collect();
     let firsts: Vec<_> = expected.iter().map(Batch::index).collect();
     assert_eq!(expected[0].column::<u64>("obs").unwrap().shape(), [6, 30, 2]);
@@ -365,7 +365,7 @@ fn draws_repeat_with_every_kind_of_memory_and_after_a_state() {
         }
     }
     for prefetch in [0, 2] {
-        let sampler = model.ring.sampler(fixed).unwrap();
+        let sampler = model.ring.sampler(fixed.clone()).unwrap();
         let mut batches = sampler.batches(6, BatchesOptions::prefetch(prefetch)).unwrap();
         for firsts in &firsts {
             assert_eq!(&batches.next().unwrap().unwrap().index(), firsts);
@@ -385,8 +385,8 @@ fn selected_columns_and_separate_arrays_show_the_same_rows() {
     let shown = ColumnWindows::default().column("obs", crate::ColumnWindow::Drawn);
     for of in [WholeEpisodes::padded(), WholeEpisodes::ragged()] {
         let options = SamplerOptions::seeded(3).episodes(of);
-        let mut all = model.ring.sampler(options).unwrap();
-        let mut some = model.ring.sampler(options.columns(shown.clone())).unwrap();
+        let mut all = model.ring.sampler(options.clone()).unwrap();
+        let mut some = model.ring.sampler(options.clone().columns(shown.clone())).unwrap();
         let mut apart = model.ring.sampler(options.copy(true)).unwrap();
         let (all, some) = (all.sample(9).unwrap(), some.sample(9).unwrap());
         let apart = apart.sample(9).unwrap();
@@ -407,25 +407,28 @@ fn what_does_not_go_with_episodes_is_refused_with_a_remedy() {
     let seeded = SamplerOptions::seeded(1).episodes(WholeEpisodes::padded());
     let first = ColumnWindows::default().column("reward", crate::ColumnWindow::First);
     let (priority, goals) = (PriorityOptions::alpha(0.6), Hindsight::new(GoalStrategy::Final));
-    let specs: [(SamplerSpec, &str); 10] = [
-        (seeded.history(4).into(), "a history window"),
-        (seeded.columns(first), "the first row"),
-        (seeded.future(2).into(), "a future window"),
-        (seeded.n_step(3).gamma(0.9).into(), "an n-step return"),
-        (seeded.boundary(Boundary::Reject).into(), "boundary"),
-        (SamplerState { stride: 3, ..ring.sampler(seeded).unwrap().state() }.into(), "a stride"),
-        (seeded.priority(priority), "by priority"),
-        (seeded.selector(Selector::Lifo), "selector"),
-        (seeded.hindsight(goals), "hindsight"),
-        (seeded.episodes(WholeEpisodes::padded().max_length(0)).into(), "max_length is 0; give 1"),
+    let specs: [(SamplerOptions, &str); 10] = [
+        (seeded.clone().history(4), "a history window"),
+        (seeded.clone().columns(first), "the first row"),
+        (seeded.clone().future(2), "a future window"),
+        (seeded.clone().n_step(3).gamma(0.9), "an n-step return"),
+        (seeded.clone().boundary(Boundary::Reject), "boundary"),
+        (
+            SamplerState { stride: 3, ..ring.sampler(seeded.clone()).unwrap().state() }.into(),
+            "a stride",
+        ),
+        (seeded.clone().priority(priority), "by priority"),
+        (seeded.clone().selector(Selector::Lifo), "selector"),
+        (seeded.clone().hindsight(goals), "hindsight"),
+        (seeded.clone().episodes(WholeEpisodes::padded().max_length(0)), "max_length is 0; give 1"),
     ];
     for (spec, part) in specs {
         let error = ring.sampler(spec).unwrap_err().to_string();
         assert!(error.contains(part), "{error} lacks {part}");
     }
-    let long = seeded.episodes(WholeEpisodes::padded().max_length(5_000));
+    let long = seeded.clone().episodes(WholeEpisodes::padded().max_length(5_000));
     assert!(ring.sampler(long).unwrap_err().to_string().contains("give 1 to 1999"));
-    let mut sampler = ring.sampler(seeded).unwrap();
+    let mut sampler = ring.sampler(seeded.clone()).unwrap();
     let index = sampler.sample(2).unwrap().index();
     let named = sampler.gather(&index).unwrap_err().to_string();
     assert!(named.contains("gathers no index"), "{named}");
@@ -433,7 +436,7 @@ fn what_does_not_go_with_episodes_is_refused_with_a_remedy() {
     let varying = sampler.batches(2, BatchesOptions::prefetch(2)).unwrap_err().to_string();
     assert!(varying.contains("max_length"), "{varying}");
     let short = seeded.episodes(WholeEpisodes::ragged().max_length(1));
-    assert_eq!(ring.sampler(short).unwrap().sample(3).unwrap().len(), 3);
+    assert_eq!(ring.sampler(short.clone()).unwrap().sample(3).unwrap().len(), 3);
     let empty = Ring::heap(&schema(), RingOptions::with_capacity(9)).unwrap();
     let none = empty.sampler(short).unwrap().sample(3).unwrap_err().to_string();
     assert!(

@@ -169,7 +169,8 @@ mod tests {
 
     /// Returns column, lead and rows of what a batch copies of a float observation and a float
     /// action.
-    fn segments(options: SamplerOptions) -> Vec<(usize, u64, u64)> {
+    fn segments(options: &SamplerOptions) -> Vec<(usize, u64, u64)> {
+        let options = &options.draws;
         let schema = Schema::builder()
             .column("obs", DType::F32, &[])
             .column("action", DType::F32, &[])
@@ -182,7 +183,7 @@ mod tests {
         };
         let selection = SelectedColumns::alike(&schema, options.history);
         let plan =
-            BatchPlan::new(&schema, 2, &options, &selection, extent, None, ExtraColumns::default());
+            BatchPlan::new(&schema, 2, options, &selection, extent, None, ExtraColumns::default());
         for field in plan.fields() {
             let Some(SegmentSlice { segment, first, rows, .. }) = field.slice else { continue };
             let of = plan.segments().list()[segment];
@@ -207,8 +208,15 @@ mod tests {
             .unwrap();
         let extent = WindowExtent { back: 0, ahead: 0, steps: 0 };
         let selection = SelectedColumns::alike(&schema, None);
-        let plan =
-            BatchPlan::new(&schema, 2, &seeded, &selection, extent, None, ExtraColumns::default());
+        let plan = BatchPlan::new(
+            &schema,
+            2,
+            &seeded.draws,
+            &selection,
+            extent,
+            None,
+            ExtraColumns::default(),
+        );
         assert!(plan.segments().is_slow());
         let copied = || plan.fields().iter().filter_map(|field| field.slice);
         for lines in [0, 1, 2, 3, 17, 100] {
@@ -224,7 +232,7 @@ mod tests {
             assert_eq!(ends.last(), Some(lines));
         }
         assert!(plan.segments().list().iter().all(|segment| !segment.is_long));
-        let [quick, slow, long] = [16, 17, 256].map(|numbers| plan_of(numbers, seeded));
+        let [quick, slow, long] = [16, 17, 256].map(|numbers| plan_of(numbers, &seeded));
         assert_eq!(
             [&quick, &slow, &long].map(|plan| plan.segments().is_slow()),
             [false, true, true]
@@ -235,10 +243,10 @@ mod tests {
     #[test]
     fn neighbouring_rows_of_a_column_are_prefetched_once() {
         let seeded = SamplerOptions::seeded(1);
-        assert_eq!(segments(seeded), [(0, 0, 2), (1, 0, 1)]);
+        assert_eq!(segments(&seeded), [(0, 0, 2), (1, 0, 1)]);
         for copy in [false, true] {
-            let windows = seeded.history(4).future(2).copy(copy);
-            assert_eq!(segments(windows), [(0, 0, 7), (1, 0, 6)], "copy: {copy}");
+            let windows = seeded.clone().history(4).future(2).copy(copy);
+            assert_eq!(segments(&windows), [(0, 0, 7), (1, 0, 6)], "copy: {copy}");
         }
     }
 }

@@ -105,7 +105,9 @@ fn what_a_ring_without_its_name_cannot_do_says_why() {
             ("writer", ring.writer(WriterOptions::lanes(1)).map(drop).map_err(boxed)),
             (
                 "priorities",
-                ring.sampler(seeded.selector(Selector::Priority(one))).map(drop).map_err(boxed),
+                ring.sampler(seeded.clone().selector(Selector::Priority(one)))
+                    .map(drop)
+                    .map_err(boxed),
             ),
             ("claims", ring.sampler(seeded.selector(epoch)).map(drop).map_err(boxed)),
             ("learned", ring.learned(&values).map(drop).map_err(boxed)),

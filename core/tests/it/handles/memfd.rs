@@ -9,8 +9,8 @@ use std::sync::Mutex;
 use backcast_budget::until;
 use backcast_core::{
     AutoresetMode, Base, DType, Exist, Interrupt, Kind, LearnedOptions, MemfdKeeper,
-    PriorityOptions, Ring, RingOptions, Sampler, SamplerOptions, SamplerSpec, SegmentError,
-    Selector, TableOptions, Wait, WriterOptions, collect, list, remove,
+    PriorityOptions, Ring, RingOptions, Sampler, SamplerOptions, SegmentError, Selector,
+    TableOptions, Wait, WriterOptions, collect, list, remove,
 };
 
 use crate::handles::{append, fill, options, place, schema, segment};
@@ -72,7 +72,7 @@ fn it_is_a_ring_like_any_other() {
     assert!(!base.path().exists(), "the last handle takes the name away");
 }
 
-fn by_priority() -> SamplerSpec {
+fn by_priority() -> SamplerOptions {
     let options = PriorityOptions::alpha(0.6).table("p");
     SamplerOptions::seeded(1).selector(Selector::Priority(options))
 }

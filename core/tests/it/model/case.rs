@@ -97,8 +97,14 @@ impl Windows {
         let Self { history, future, n_step, boundary, copy, .. } = self;
         let options = SamplerOptions::seeded(seed).future(future).boundary(boundary);
         let options = options.copy(copy);
-        let options = history.map_or(options, |history| options.history(history));
-        n_step.map_or(options, |(n, gamma)| options.n_step(n).gamma(gamma))
+        let options = match history {
+            Some(history) => options.history(history),
+            None => options,
+        };
+        match n_step {
+            Some((n, gamma)) => options.n_step(n).gamma(gamma),
+            None => options,
+        }
     }
 }
 

@@ -52,7 +52,7 @@ fn draws_are_uniform_over_transitions_and_not_over_lanes() {
         SamplerOptions::seeded(12).history(5).future(3),
         SamplerOptions::seeded(13).history(150),
     ] {
-        let mut sampler = ring.sampler(options).unwrap();
+        let mut sampler = ring.sampler(options.clone()).unwrap();
         let counts = counts(&mut sampler, 230);
         assert_eq!(counts.len(), 230, "every transition is drawn");
         // 115,000 draws, 500 expected of each transition, 229 degrees of freedom. Chi-square
@@ -82,7 +82,7 @@ fn whole_windows_are_drawn_uniformly_and_nothing_else_is() {
     // Lane 0 keeps 37 transitions of its first episode and all 80 of the two after it.
     for (history, future) in [(30, 5), (70, 9), (1, 79)] {
         let options = SamplerOptions::seeded(5).history(history).future(future);
-        let mut whole = ring.sampler(options.boundary(Boundary::Reject)).unwrap();
+        let mut whole = ring.sampler(options.clone().boundary(Boundary::Reject)).unwrap();
         let mut masked = ring.sampler(options).unwrap();
         let index: Vec<i64> = counts(&mut masked, 230).into_keys().collect();
         let batch = masked.gather(&index).unwrap();

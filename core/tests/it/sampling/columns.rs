@@ -66,16 +66,16 @@ fn windows_by_column_are_parts_of_the_longest_one() {
         .column("terminated", History(9));
     let seeded = SamplerOptions::seeded(5);
     for options in [
-        seeded,
-        seeded.copy(true),
-        seeded.future(2),
-        seeded.boundary(Boundary::Reject),
-        seeded.boundary(Boundary::Clamp),
-        seeded.n_step(3).gamma(0.5),
+        seeded.clone(),
+        seeded.clone().copy(true),
+        seeded.clone().future(2),
+        seeded.clone().boundary(Boundary::Reject),
+        seeded.clone().boundary(Boundary::Clamp),
+        seeded.clone().n_step(3).gamma(0.5),
     ] {
-        let mut by_column = ring.sampler(options.columns(columns.clone())).unwrap();
+        let mut by_column = ring.sampler(options.clone().columns(columns.clone())).unwrap();
         // Masked places are zero only in independent arrays.
-        let mut whole = ring.sampler(options.history(9).copy(true)).unwrap();
+        let mut whole = ring.sampler(options.clone().history(9).copy(true)).unwrap();
         let (mut found, mut expected) =
             (by_column.sample(300).unwrap(), whole.sample(300).unwrap());
         for gathered in [false, true] {
@@ -101,7 +101,7 @@ fn windows_by_column_are_parts_of_the_longest_one() {
                 for ((found, expected), mask) in found.iter().zip(&expected).zip(masks.clone()) {
                     for (at, there) in mask[9 - h..].iter().enumerate() {
                         // Overlapping views show a neighbour's row in some masked places.
-                        let shown = *there || options == seeded.copy(true);
+                        let shown = *there || options == seeded.clone().copy(true);
                         assert!(!shown || found[at] == expected[at], "{key}, {options:?}");
                     }
                 }
@@ -115,7 +115,7 @@ fn windows_by_column_are_parts_of_the_longest_one() {
             for key in ["discount", "truncated", "next_lstm", "future/lstm"] {
                 assert!(found.keys().all(|known| known != key), "{key} was not asked for");
             }
-            if options == seeded.n_step(3).gamma(0.5) {
+            if options == seeded.clone().n_step(3).gamma(0.5) {
                 for key in ["n_reward", "n_discount", "n_next_obs/b"] {
                     assert_eq!(floats(&found, key), floats(&expected, key), "{key}");
                 }

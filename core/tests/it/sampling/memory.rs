@@ -32,7 +32,7 @@ fn a_batch_is_filled_again_by_any_sampler_with_the_same_windows() {
     let options = SamplerOptions::seeded(1).history(8);
     let mut batch = ring.sampler(options).unwrap().sample(64).unwrap();
     let clamp = SamplerOptions::seeded(2).history(8).boundary(Boundary::Clamp);
-    ring.sampler(clamp).unwrap().sample_over(&mut batch).unwrap();
+    ring.sampler(clamp.clone()).unwrap().sample_over(&mut batch).unwrap();
     let expected = ring.sampler(clamp).unwrap().sample(64).unwrap();
     assert_eq!(floats(&batch, "obs"), floats(&expected, "obs"), "filled as its own options say");
 }
@@ -42,7 +42,7 @@ fn a_batch_of_other_windows_is_refused_with_the_key_that_differs() {
     let ring = ring(200);
     Actor::of(&ring).episode(150, End::Truncated);
     let options = SamplerOptions::seeded(1).history(8);
-    let mut sampler = ring.sampler(options).unwrap();
+    let mut sampler = ring.sampler(options.clone()).unwrap();
     let mut refuse = |options: SamplerOptions| {
         let mut batch = ring.sampler(options).unwrap().sample(64).unwrap();
         let before = floats(&batch, "obs");
@@ -50,13 +50,13 @@ fn a_batch_of_other_windows_is_refused_with_the_key_that_differs() {
         assert_eq!(floats(&batch, "obs"), before, "untouched");
         refused
     };
-    let shorter = refuse(options.history(7));
+    let shorter = refuse(options.clone().history(7));
     assert!(shorter.contains("`obs` of the batch to fill is f8 [64, 7], overlapping"), "{shorter}");
     assert!(shorter.contains("draws f8 [64, 8], overlapping"), "{shorter}");
-    let more = refuse(options.n_step(3).gamma(0.9));
+    let more = refuse(options.clone().n_step(3).gamma(0.9));
     assert!(more.contains("`n_reward` of the batch to fill is f8 [64]"), "{more}");
     assert!(more.contains("draws none"), "{more}");
-    let copied = refuse(options.copy(true));
+    let copied = refuse(options.clone().copy(true));
     assert!(
         copied.contains("is f8 [64, 8], this sampler draws f8 [64, 8], overlapping"),
         "{copied}"

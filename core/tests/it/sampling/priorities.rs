@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use backcast_core::{
     Batch, BatchesOptions, Beta, Boundary, ColumnWindow, ColumnWindows, Priorities, PriorityError,
-    PriorityOptions, Ring, RowIndex, SampleError, Sampler, SamplerOptions, SamplerSpec,
-    SegmentError, WeightNorm,
+    PriorityOptions, Ring, RowIndex, SampleError, Sampler, SamplerOptions, SegmentError,
+    WeightNorm,
 };
 use proptest::prelude::*;
 
@@ -204,9 +204,9 @@ fn draws_repeat_ahead_and_with_windows() {
     let base = SamplerOptions::seeded(9);
     let columns = ColumnWindows::default().column("obs", ColumnWindow::History(3));
     for spec in [
-        base.priority(plain()),
-        base.history(4).future(2).priority(plain()),
-        base.n_step(3).gamma(0.9).priority(plain()),
+        base.clone().priority(plain()),
+        base.clone().history(4).future(2).priority(plain()),
+        base.clone().n_step(3).gamma(0.9).priority(plain()),
         base.columns(columns).priority(plain()),
     ] {
         let sampler = ring.sampler(spec).unwrap();
@@ -241,8 +241,8 @@ fn new_rows_enter_at_the_largest_priority_and_the_first_at_one() {
 fn what_a_boundary_refuses_is_drawn_again_and_the_rest_keeps_its_ratios() {
     let (ring, index, priorities) = prioritised(spread);
     let seeded = SamplerOptions::seeded(3).history(3);
-    let strided = SamplerSpec::from(crate::strided(&ring, seeded, 2).unwrap());
-    for options in [seeded.boundary(Boundary::Reject).into(), strided] {
+    let strided = SamplerOptions::from(crate::strided(&ring, seeded.clone(), 2).unwrap());
+    for options in [seeded.clone().boundary(Boundary::Reject), strided] {
         let mut uniform = ring.sampler(options.clone()).unwrap();
         let allowed: BTreeSet<i64> =
             (0..20).flat_map(|_| uniform.sample(250).unwrap().index()).collect();

@@ -101,7 +101,7 @@ fn returns_change_no_draw_and_no_other_column() {
     let mut actor = Actor::of(&ring);
     (0..30).for_each(|n| actor.episode(1 + n % 9, End::Truncated));
     let options = SamplerOptions::seeded(9).history(3).future(2);
-    let plain = ring.sampler(options).unwrap().sample(64).unwrap();
+    let plain = ring.sampler(options.clone()).unwrap().sample(64).unwrap();
     let summed = ring.sampler(options.n_step(5).gamma(0.9)).unwrap().sample(64).unwrap();
     assert_eq!(plain.index(), summed.index());
     for key in ["obs", "next_obs", "reward", "future/obs", "future/reward"] {
@@ -119,14 +119,16 @@ fn impossible_returns_are_refused_with_the_reason() {
     };
     let base = SamplerOptions::seeded(1);
     let ring = ring(10);
-    assert!(refuse(&ring, base.n_step(3)).contains("n_step 3 needs the learner's discount"));
-    assert!(refuse(&ring, base.gamma(0.9)).contains("give n_step too"));
+    assert!(
+        refuse(&ring, base.clone().n_step(3)).contains("n_step 3 needs the learner's discount")
+    );
+    assert!(refuse(&ring, base.clone().gamma(0.9)).contains("give n_step too"));
     for gamma in [-0.1, 1.5, f64::NAN] {
-        let refused = refuse(&ring, base.n_step(3).gamma(gamma));
+        let refused = refuse(&ring, base.clone().n_step(3).gamma(gamma));
         assert!(refused.contains(&format!("gamma is {gamma}; give 0 to 1")), "{refused}");
     }
-    assert!(refuse(&ring, base.n_step(10).gamma(0.9)).contains("n_step 10 take 11 rows"));
-    assert!(ring.sampler(base.n_step(9).gamma(0.9)).is_ok());
+    assert!(refuse(&ring, base.clone().n_step(10).gamma(0.9)).contains("n_step 10 take 11 rows"));
+    assert!(ring.sampler(base.clone().n_step(9).gamma(0.9)).is_ok());
     assert!(matches!(
         ring.sampler(base.n_step(0).gamma(0.9)),
         Err(SampleError::EmptyWindow { what: "n_step" })

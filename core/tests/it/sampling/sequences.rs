@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use backcast_core::{
     Batch, Boundary, ColumnWindow, ColumnWindows, FormError, GoalStrategy, Hindsight,
     LearnedOptions, PriorityError, PriorityOptions, RowIndex, SampleError, SamplerOptions,
-    SamplerSpec, Selector, Sequence, TableOptions,
+    Selector, Sequence, TableOptions,
 };
 
 use super::scene::{Listed, Scene, drawn_from_queue, selectors};
@@ -266,17 +266,17 @@ fn what_does_not_go_with_sequences_is_refused_with_a_remedy() {
     let by = PriorityOptions::alpha(0.5);
     let goals = Hindsight::new(GoalStrategy::Final);
     let by_column = ColumnWindows::default().column("obs", ColumnWindow::History(4));
-    let specs: [(SamplerSpec, &str); 10] = [
-        (plain.history(4).into(), "a history window"),
-        (plain.columns(by_column), "histories by column"),
-        (plain.future(2).into(), "a future window"),
-        (plain.n_step(3).gamma(0.9).into(), "an n-step return"),
-        (plain.gamma(0.9).into(), "a discount"),
-        (plain.hindsight(goals), "hindsight"),
-        (plain.boundary(Boundary::Clamp).priority(by), "priorities and boundary \"clamp\""),
-        (plain.sequence(Sequence::new(0)).into(), "has 0 transitions; give 1 to 299"),
-        (plain.sequence(Sequence::new(300)).into(), "has 300 transitions; give 1 to 299"),
-        (plain.sequence(Sequence::new(8).stride(9)).into(), "is 9; give 1 to their length, 8"),
+    let specs: [(SamplerOptions, &str); 10] = [
+        (plain.clone().history(4), "a history window"),
+        (plain.clone().columns(by_column), "histories by column"),
+        (plain.clone().future(2), "a future window"),
+        (plain.clone().n_step(3).gamma(0.9), "an n-step return"),
+        (plain.clone().gamma(0.9), "a discount"),
+        (plain.clone().hindsight(goals), "hindsight"),
+        (plain.clone().boundary(Boundary::Clamp).priority(by), "priorities and boundary \"clamp\""),
+        (plain.clone().sequence(Sequence::new(0)), "has 0 transitions; give 1 to 299"),
+        (plain.clone().sequence(Sequence::new(300)), "has 300 transitions; give 1 to 299"),
+        (plain.clone().sequence(Sequence::new(8).stride(9)), "is 9; give 1 to their length, 8"),
     ];
     for (spec, part) in specs {
         let error = scene.ring.sampler(spec).unwrap_err();

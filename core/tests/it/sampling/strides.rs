@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use backcast_core::{Boundary, SampleError, SamplerOptions, SamplerSpec, Selector, TableOptions};
+use backcast_core::{Boundary, SampleError, SamplerOptions, Selector, TableOptions};
 
 use super::scene::{Listed, Scene, drawn_from_queue, selectors};
 use crate::strided;
@@ -24,7 +24,7 @@ impl Windows {
         SamplerOptions::seeded(seed).history(history).future(future).boundary(boundary)
     }
 
-    fn spec(self, scene: &Scene, spec: impl Into<SamplerSpec>) -> SamplerSpec {
+    fn spec(self, scene: &Scene, spec: impl Into<SamplerOptions>) -> SamplerOptions {
         strided(&scene.ring, spec, self.stride).unwrap().into()
     }
 }

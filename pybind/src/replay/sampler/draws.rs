@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use backcast_core::{BatchPlan, MAX_BATCH, Ring, Sampler as CoreSampler, SamplerSpec};
+use backcast_core::{BatchPlan, MAX_BATCH, Ring, Sampler as CoreSampler, SamplerOptions};
 use numpy::PyArray1;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -39,7 +39,7 @@ impl SharedSampler {
     pub(crate) fn new(
         ring: &Ring,
         label: String,
-        spec: SamplerSpec,
+        spec: SamplerOptions,
         hooks: BatchFunctions,
     ) -> Result<Self, Failure> {
         let closing = Closing::of(label);

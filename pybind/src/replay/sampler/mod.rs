@@ -16,7 +16,7 @@ mod windows;
 
 use std::sync::Arc;
 
-use backcast_core::{BatchesOptions, Form, Ring, Sampler as CoreSampler, SamplerSpec, Selector};
+use backcast_core::{BatchesOptions, Form, Ring, Sampler as CoreSampler, SamplerOptions, Selector};
 use backcast_persist::sampler_state_json;
 use backcast_pybind_macros::exact_arguments;
 use pyo3::prelude::*;
@@ -55,7 +55,7 @@ impl Sampler {
     pub(crate) fn open(
         ring: &Ring,
         label: String,
-        spec: SamplerSpec,
+        spec: SamplerOptions,
         windows: WindowOptions,
         selected: SelectorSettings,
         hooks: BatchFunctions,

@@ -1,8 +1,6 @@
 //! Windows and returns of a sampler, as keywords of Python give them.
 
-use backcast_core::{
-    Boundary, ColumnWindow, ColumnWindows, Form, SamplerOptions, SamplerSpec, SamplerState,
-};
+use backcast_core::{Boundary, ColumnWindow, ColumnWindows, Form, SamplerOptions, SamplerState};
 use pyo3::Borrowed;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyString, PyTuple};
@@ -145,7 +143,7 @@ impl WindowOptions {
     }
 
     /// Returns the options of a sampler of the core.
-    pub(crate) fn spec(&self, seed: Option<u64>) -> SamplerSpec {
+    pub(crate) fn spec(&self, seed: Option<u64>) -> SamplerOptions {
         let options = seed.map_or_else(SamplerOptions::from_entropy, SamplerOptions::seeded);
         let options = options.future(self.future).boundary(self.boundary).copy(self.copy);
         let (rank, world_size) = self.share;
@@ -155,15 +153,21 @@ impl WindowOptions {
             Form::Episodes(of) => options.episodes(of),
             _ => options,
         };
-        let options = self.history.map_or(options, |history| options.history(history));
-        let options = self.n_step.map_or(options, |n| options.n_step(n));
+        let options = match self.history {
+            Some(history) => options.history(history),
+            None => options,
+        };
+        let options = match self.n_step {
+            Some(n) => options.n_step(n),
+            None => options,
+        };
         let options = match self.gamma {
             None => options,
             Some(Gamma::Constant(gamma)) => options.gamma(gamma),
             Some(Gamma::Column) => options.discount_column(),
         };
         match &self.columns {
-            None => options.into(),
+            None => options,
             Some(columns) => options.columns(columns.clone()),
         }
     }
