@@ -49,6 +49,7 @@ mod index;
 mod lease;
 mod limiter;
 mod params;
+pub mod plumbing;
 mod priority;
 mod reader;
 mod returns;
@@ -65,16 +66,12 @@ mod writer;
 pub use autoreset::{AutoresetMode, BadAutoresetMode};
 pub use backcast_layout::protocol::claim::ClaimPass;
 pub use backcast_layout::{
-    AgeCounts, BadExist, BadLanePolicy, Base, BaseLock, ClaimSettings, ClaimTableInfo,
-    ClaimTableState, Column, ColumnError, DAEMON_SOCKET, DType, Exist, HugeArray, IoCause, Kind,
-    LaneAlias, LanePolicy, LearnedColumn, LearnedCounters, LearnedTableInfo, LockAttempt,
-    MAX_LANES, MAX_READER_SLOTS, MemfdKeeper, MirroredBlocks, MirroredBlocksMut, NamedTable,
-    OTHER_VERSION, ObjectInfo, ParamsArray, ParamsCounters, ParamsShape, ParamsShapeError, Peer,
-    RANK_BLOCK, ReaderPinsError, ReaderRecord, Role, SealedSegment, SegmentError, ShownNumber,
-    SimdKernel, SpaceLimits, TableCounters, TableInfo, TableSettings, ThreadPool, UnreadableTable,
-    binary_size, boot_id_hash, collect, copy_slice, flock_holders, holders, list, memory_left,
-    prefetch_l2, printable, ranks, receive, remove, remove_unheld, run_simd, send_with_descriptor,
-    trunc_to_i32,
+    AgeCounts, BadExist, BadLanePolicy, Base, ClaimSettings, ClaimTableInfo, ClaimTableState,
+    Column, ColumnError, DType, Exist, IoCause, Kind, LanePolicy, LearnedColumn, LearnedCounters,
+    LearnedTableInfo, MAX_LANES, MAX_READER_SLOTS, NamedTable, OTHER_VERSION, ObjectInfo,
+    ParamsArray, ParamsCounters, ParamsShape, ParamsShapeError, ReaderPinsError, ReaderRecord,
+    Role, SegmentError, SpaceLimits, TableCounters, TableInfo, TableSettings, UnreadableTable,
+    collect, holders, list, remove, remove_unheld,
 };
 pub use element::Element;
 pub use error::{

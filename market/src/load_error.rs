@@ -3,7 +3,7 @@
 
 use std::fmt::{self, Display};
 
-use backcast_core::ShownNumber;
+use backcast_core::plumbing::ShownNumber;
 use thiserror::Error;
 
 use crate::header_hints::{date_hint, nameless_index, number_hint};

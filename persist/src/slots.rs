@@ -7,7 +7,8 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use backcast_core::{IoCause, printable};
+use backcast_core::IoCause;
+use backcast_core::plumbing::printable;
 
 use crate::damage::{Damage, DamageKind};
 use crate::error::StoreError;

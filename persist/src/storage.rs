@@ -138,7 +138,7 @@ impl Storage for Disk {
     }
 
     fn lock_holders(&self, path: &Path, kind: LockKind) -> Vec<u32> {
-        backcast_core::flock_holders(path, kind == LockKind::Exclusive)
+        backcast_core::plumbing::flock_holders(path, kind == LockKind::Exclusive)
     }
 }
 

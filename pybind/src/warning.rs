@@ -2,7 +2,8 @@
 
 use std::ffi::CString;
 
-use backcast_core::{Ring, printable};
+use backcast_core::Ring;
+use backcast_core::plumbing::printable;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;

@@ -147,11 +147,12 @@ def test_importing_replay_needs_no_class_of_markets() -> None:
 
 
 def test_core_hands_on_what_the_page_lists() -> None:
-    text = code((ROOT / "core/src/lib.rs").read_text())
-    trees = re.findall(r"\bpub use (backcast_layout::[^;]+);", text)
-    exported = [path[-1] for tree in trees for path in leaves(tree)]
-    listed = [name for _, cell in table("### What core hands on") for name in names(cell)]
-    assert sorted(listed) == sorted(exported)
+    for module, heading in (("lib", "### What core hands on"), ("plumbing", "### Plumbing")):
+        text = code((ROOT / f"core/src/{module}.rs").read_text())
+        trees = re.findall(r"\bpub use (backcast_layout::[^;]+);", text)
+        exported = [path[-1] for tree in trees for path in leaves(tree)]
+        listed = [name for _, cell in table(heading) for name in names(cell)]
+        assert sorted(listed) == sorted(exported)
 
 
 def test_unsafe_code_is_where_the_page_says() -> None:

@@ -14,9 +14,9 @@ use std::sync::Barrier;
 use std::thread;
 
 use backcast_budget::skipped;
+use backcast_core::plumbing::SealedSegment;
 use backcast_core::{
-    Base, Capacity, DType, Exist, Kind, Ring, RingError, RingOptions, Schema, SealedSegment,
-    SegmentError,
+    Base, Capacity, DType, Exist, Kind, Ring, RingError, RingOptions, Schema, SegmentError,
 };
 
 /// Environment variable with the path of the small tmpfs, for the test that runs inside.

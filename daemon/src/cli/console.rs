@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind, IsTerminal, Stderr, StderrLock, Stdout, StdoutLock, Write};
 
-pub(crate) use backcast_core::printable;
+pub(crate) use backcast_core::plumbing::printable;
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 

@@ -11,9 +11,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 
-use backcast_core::{
-    Base, BaseLock, Capacity, DAEMON_SOCKET, Exist, Kind, Peer, Ring, RingOptions, Schema,
-};
+use backcast_core::plumbing::{BaseLock, DAEMON_SOCKET, Peer};
+use backcast_core::{Base, Capacity, Exist, Kind, Ring, RingOptions, Schema};
 use backcast_persist::Mode;
 use serde::de::DeserializeOwned;
 use serde_json::Value;

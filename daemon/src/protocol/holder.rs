@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use backcast_core::{Base, BaseLock};
+use backcast_core::Base;
+use backcast_core::plumbing::BaseLock;
 use serde::{Deserialize, Serialize};
 
 /// The daemon that holds a base directory's lock.

@@ -55,7 +55,7 @@ impl<'a> Lines<'a> {
             let Some(left) = left(deadline) else { return Ok(Line::TooSlow) };
             self.socket.set_read_timeout(Some(left))?;
             let mut chunk = [0; CHUNK];
-            match backcast_core::receive(self.socket, &mut chunk) {
+            match backcast_core::plumbing::receive(self.socket, &mut chunk) {
                 Ok((0, _)) => return Ok(Line::Closed),
                 Ok((count, descriptor)) => {
                     self.rest.extend_from_slice(&chunk[..count]);
@@ -137,7 +137,7 @@ pub(crate) fn write_line(
     if let Some(descriptor) = descriptor {
         let left = left(deadline).ok_or(ErrorKind::TimedOut)?;
         socket.set_write_timeout(Some(left))?;
-        let sent = backcast_core::send_with_descriptor(socket, rest, descriptor.as_fd())?;
+        let sent = backcast_core::plumbing::send_with_descriptor(socket, rest, descriptor.as_fd())?;
         rest = rest.get(sent..).unwrap_or_default();
     }
     let mut stream = socket;

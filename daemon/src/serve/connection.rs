@@ -9,7 +9,8 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use backcast_core::{Peer, Ring};
+use backcast_core::Ring;
+use backcast_core::plumbing::Peer;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::answer::{Reply, answer, is_long};

@@ -31,7 +31,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use backcast_core::{Base, BaseLock, LockAttempt};
+use backcast_core::Base;
+use backcast_core::plumbing::{BaseLock, LockAttempt};
 
 use crate::protocol::Holder;
 

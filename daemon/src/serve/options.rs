@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use backcast_core::{Base, DAEMON_SOCKET};
+use backcast_core::Base;
+use backcast_core::plumbing::DAEMON_SOCKET;
 
 use super::budget::{Budget, WhenFull};
 use super::error::ServeError;

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use backcast_core::{Base, MemfdKeeper, ObjectInfo, SegmentError, collect};
+use backcast_core::plumbing::MemfdKeeper;
+use backcast_core::{Base, ObjectInfo, SegmentError, collect};
 
 use super::budget::WhenFull;
 use super::error::ServeError;

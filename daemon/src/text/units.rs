@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-pub(crate) use backcast_core::binary_size as bytes;
+pub(crate) use backcast_core::plumbing::binary_size as bytes;
 
 const DECIMAL: [&str; 6] = ["k", "M", "G", "T", "P", "E"];
 

@@ -1,6 +1,6 @@
 //! Orders of one portfolio on one day, and the sequence in which they are filled.
 
-use backcast_core::{RANK_BLOCK, SimdKernel, ranks, run_simd, trunc_to_i32};
+use backcast_core::plumbing::{RANK_BLOCK, SimdKernel, ranks, run_simd, trunc_to_i32};
 
 use super::{
     account::PortfolioAccount,

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use backcast_core::{copy_slice, run_simd};
+use backcast_core::plumbing::{copy_slice, run_simd};
 use backcast_market::PriceColumn;
 
 use super::{

@@ -1,6 +1,6 @@
 //! Prices of one day and the value of a portfolio at them.
 
-use backcast_core::SimdKernel;
+use backcast_core::plumbing::SimdKernel;
 
 use super::lines::LINE;
 
@@ -69,7 +69,7 @@ fn joined(sums: [f64; SUMS]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use backcast_core::run_simd;
+    use backcast_core::plumbing::run_simd;
 
     use super::*;
 

@@ -10,7 +10,7 @@
 //! The sums are first taken as if the cash sufficed for every purchase, which is so on most days.
 //! If it did not, the purchases are repeated with a check of the cash before each.
 
-use backcast_core::{SimdKernel, run_simd};
+use backcast_core::plumbing::{SimdKernel, run_simd};
 
 use super::{
     account::{PortfolioAccount, SURELY_PAID},

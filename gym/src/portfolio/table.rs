@@ -6,7 +6,7 @@
 
 use std::{ops::Range, sync::Arc};
 
-use backcast_core::{HugeArray, copy_slice, prefetch_l2};
+use backcast_core::plumbing::{HugeArray, copy_slice, prefetch_l2};
 use backcast_market::{Panel, PriceColumn};
 
 use super::{

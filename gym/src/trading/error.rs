@@ -1,7 +1,7 @@
 //! Errors of the trading environment. Nothing has changed when one is returned.
 #![expect(missing_docs, reason = "the messages show the fields")]
 
-use backcast_core::ShownNumber;
+use backcast_core::plumbing::ShownNumber;
 use backcast_sim::{ConfigError, ObserveError};
 use thiserror::Error;
 

@@ -1,6 +1,6 @@
 //! Memory of a trading environment: its estimate, and how many environments it leaves room for.
 
-use backcast_core::memory_left;
+use backcast_core::plumbing::memory_left;
 use backcast_sim::{MarketConfig, Matching};
 
 use super::{config::TradingEnvConfig, error::TradingError};

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use backcast_core::prefetch_l2;
+use backcast_core::plumbing::prefetch_l2;
 use backcast_sim::{Market, MemoryVisitor};
 
 use super::{

@@ -1,6 +1,6 @@
 //! One agent from outside in a market: its decisions, its rewards, and the state of its episode.
 
-use backcast_core::prefetch_l2;
+use backcast_core::plumbing::prefetch_l2;
 use backcast_sim::{DAY_TICKS, Market, SlotFill, SlotTotals};
 
 use super::{

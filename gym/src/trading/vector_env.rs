@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use backcast_core::{AutoresetMode, ThreadPool};
+use backcast_core::AutoresetMode;
+use backcast_core::plumbing::ThreadPool;
 use backcast_sim::{ConservationError, Feature, Market};
 
 use super::{

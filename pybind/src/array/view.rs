@@ -232,7 +232,7 @@ pub(crate) fn reuse_failure(what: &str, why: LendError) -> Failure {
 ///
 /// The memory that the axes reach from `address` must be `hold`'s: rows of its lease, of which
 /// [`Lease::address`](backcast_core::Lease::address) told the first, or as many blocks as there are
-/// of its [`MirroredBlocks`](backcast_core::MirroredBlocks).
+/// of its [`MirroredBlocks`](backcast_core::plumbing::MirroredBlocks).
 pub(crate) fn read_only_view<'py>(
     hold: &Bound<'py, PyAny>,
     address: *const u8,

@@ -7,7 +7,8 @@ mod words;
 use std::fmt::Display;
 use std::io;
 
-use backcast_core::{IoCause, printable};
+use backcast_core::IoCause;
+use backcast_core::plumbing::printable;
 use pyo3::exceptions::{PyOverflowError, PyRuntimeError, PyTypeError, PyValueError, PyWarning};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use backcast_core::printable;
+use backcast_core::plumbing::printable;
 use backcast_files::Progress;
 use backcast_persist::{
     BadSamplerState, Damage, LeftOutTable, LoadError, SaveError, Snapshot, Store, StoreError,

@@ -6,7 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
-use backcast_core::{Base, Exist, Kind, SealedSegment, SegmentError};
+use backcast_core::plumbing::SealedSegment;
+use backcast_core::{Base, Exist, Kind, SegmentError};
 use backcast_market::{Panel, PanelData, PanelError, PanelOptions};
 use backcast_tests::fuzz::Tally;
 use backcast_tests::fuzz::dice::Dice;

@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use backcast_budget::until;
+use backcast_core::plumbing::MemfdKeeper;
 use backcast_core::{
-    AutoresetMode, Base, DType, Exist, Interrupt, Kind, LearnedOptions, MemfdKeeper,
-    PriorityOptions, Ring, RingOptions, Sampler, SamplerOptions, SegmentError, Selector,
-    TableOptions, Wait, WriterOptions, collect, list, remove,
+    AutoresetMode, Base, DType, Exist, Interrupt, Kind, LearnedOptions, PriorityOptions, Ring,
+    RingOptions, Sampler, SamplerOptions, SegmentError, Selector, TableOptions, Wait,
+    WriterOptions, collect, list, remove,
 };
 
 use crate::handles::{append, fill, options, place, schema, segment};

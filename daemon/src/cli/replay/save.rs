@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use backcast_core::{Base, Params, printable};
+use backcast_core::plumbing::printable;
+use backcast_core::{Base, Params};
 use backcast_persist::{LeftOutTable, SaveOptions, SnapshotParams};
 use serde::Serialize;
 

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use backcast_core::{Base, ObjectInfo, holders, printable, processes_in_words};
+use backcast_core::plumbing::printable;
+use backcast_core::{Base, ObjectInfo, holders, processes_in_words};
 use backcast_persist::StoreError;
 use serde::Serialize;
 

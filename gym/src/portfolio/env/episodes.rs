@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use backcast_core::{AutoresetMode, SimdKernel, run_simd};
+use backcast_core::AutoresetMode;
+use backcast_core::plumbing::{SimdKernel, run_simd};
 
 use super::PortfolioVectorEnv;
 use crate::{

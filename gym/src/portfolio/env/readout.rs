@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use backcast_core::copy_slice;
+use backcast_core::plumbing::copy_slice;
 use backcast_market::Panel;
 
 use super::PortfolioVectorEnv;

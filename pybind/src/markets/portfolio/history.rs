@@ -9,7 +9,8 @@ use std::io;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use backcast_core::{DType, MirroredBlocks, MirroredBlocksMut};
+use backcast_core::DType;
+use backcast_core::plumbing::{MirroredBlocks, MirroredBlocksMut};
 use backcast_gym::PortfolioVectorEnv as CoreEnv;
 use numpy::PyArray1;
 use numpy::prelude::*;

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use backcast_core::{DType, copy_slice};
+use backcast_core::DType;
+use backcast_core::plumbing::copy_slice;
 use backcast_gym::{EpisodeError, Observation, PortfolioError, PortfolioVectorEnv as CoreEnv};
 use numpy::PyUntypedArray;
 use pyo3::intern;

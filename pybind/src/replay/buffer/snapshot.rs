@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use backcast_core::{Base, Exist, Ring, printable};
+use backcast_core::plumbing::printable;
+use backcast_core::{Base, Exist, Ring};
 use backcast_persist::{
     LeftOutTable, LoadError, LoadOptions, SaveOptions, Snapshot, Store, StoreError,
 };

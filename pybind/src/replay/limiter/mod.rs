@@ -3,7 +3,8 @@
 mod limits;
 mod stats;
 
-use backcast_core::{Limiter as CoreLimiter, Ring, printable};
+use backcast_core::plumbing::printable;
+use backcast_core::{Limiter as CoreLimiter, Ring};
 use backcast_pybind_macros::exact_arguments;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyTuple};

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use backcast_core::{LaneAlias, Suspended, Writer as CoreWriter};
+use backcast_core::plumbing::LaneAlias;
+use backcast_core::{Suspended, Writer as CoreWriter};
 use numpy::PyUntypedArray;
 use pyo3::prelude::*;
 

@@ -4,7 +4,8 @@ mod open;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use backcast_core::{AppendError, Ends, LaneAlias, ObsBytes, Role, RowIndex};
+use backcast_core::plumbing::LaneAlias;
+use backcast_core::{AppendError, Ends, ObsBytes, Role, RowIndex};
 use backcast_pybind_macros::exact_arguments;
 use numpy::PyUntypedArray;
 use pyo3::prelude::*;

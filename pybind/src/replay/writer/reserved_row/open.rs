@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use backcast_core::{Column, LaneAlias, Suspended};
+use backcast_core::plumbing::LaneAlias;
+use backcast_core::{Column, Suspended};
 use numpy::PyUntypedArray;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict};
