@@ -131,7 +131,7 @@ impl TradingAction {
     pub(super) fn numbers(self, scheme: ActionScheme) -> Result<([f64; 4], usize), TradingError> {
         let one = |number: f64| ([number, 0.0, 0.0, 0.0], 1);
         match (self, scheme) {
-            (Self::Discrete(action), ActionScheme::Discrete) => Ok(one(f64::from(action as u8))),
+            (Self::Discrete(action), ActionScheme::Discrete) => Ok(one(action.into())),
             (Self::Choice(choice), scheme) if scheme.choices().is_some() => {
                 Ok(one(f64::from(choice)))
             }
@@ -160,6 +160,25 @@ impl TradingAction {
 impl From<DiscreteAction> for TradingAction {
     fn from(action: DiscreteAction) -> Self {
         Self::Discrete(action)
+    }
+}
+
+impl From<u8> for TradingAction {
+    fn from(choice: u8) -> Self {
+        Self::Choice(choice)
+    }
+}
+
+/// Returns the number of the action, so that the calls for vectors take actions as they are.
+impl From<DiscreteAction> for f64 {
+    fn from(action: DiscreteAction) -> Self {
+        Self::from(action as u8)
+    }
+}
+
+impl From<ContinuousAction> for f64 {
+    fn from(ContinuousAction(number): ContinuousAction) -> Self {
+        number
     }
 }
 

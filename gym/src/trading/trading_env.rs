@@ -85,8 +85,8 @@ impl TradingEnv {
         self.runner.observe(0, observation)
     }
 
-    /// Takes one decision in a market of one symbol. With more symbols it is an error: use
-    /// [`step_into`](Self::step_into).
+    /// Takes one decision in a market of one symbol: an action, or the number of a choice. With
+    /// more symbols it is an error: use [`step_into`](Self::step_into).
     pub fn step(&mut self, action: impl Into<TradingAction>) -> Result<StepResult, TradingError> {
         let (numbers, len) = action.into().numbers(self.setup.scheme())?;
         let mut observation = vec![0.0; self.observation_size()];

@@ -191,8 +191,9 @@ impl TradingVectorEnv {
 
     /// Steps all sub-environments and writes their observations, `[N, F]`.
     ///
-    /// `actions`: `[N, A]` with [`action_len`](Self::action_len) numbers each. All are checked
-    /// before anything changes; those of a sub-environment that is about to be reset are not read.
+    /// `actions`: `[N, A]` with [`action_len`](Self::action_len) numbers or
+    /// [`DiscreteAction`](crate::DiscreteAction)s each. All are checked before anything changes;
+    /// those of a sub-environment that is about to be reset are not read.
     pub fn step_into<A: Copy + Into<f64> + Sync>(
         &mut self,
         actions: &[A],

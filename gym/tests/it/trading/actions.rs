@@ -121,6 +121,19 @@ fn limit_orders_join_the_touch_and_a_cancel_removes_them() {
 }
 
 #[test]
+fn an_action_a_choice_and_its_number_have_the_same_effect() {
+    let mut envs: [TradingEnv; 3] = std::array::from_fn(|_| begun(short()));
+    let mut observation = vec![0.0; envs[0].observation_size()];
+    for action in [DiscreteAction::Buy, DiscreteAction::Sell, DiscreteAction::Hold] {
+        envs[0].step(action).unwrap();
+        envs[1].step(action as u8).unwrap();
+        envs[2].step_into(&[action], &mut observation).unwrap();
+        let [first, others @ ..] = envs.each_ref().map(|env| env.market().state_hash());
+        assert_eq!(others, [first; 2], "{action:?}");
+    }
+}
+
+#[test]
 fn random_actions_of_every_scheme_keep_the_limits_and_conserve_cash_and_shares() {
     for &actions in ActionScheme::ALL {
         let (mut config, mut draw) = (with_actions(actions), draws(17));
