@@ -88,6 +88,8 @@ pub use limiter::absent::{BadNoLearner, BadNoWriter, NoLearner, NoWriter};
 pub use limiter::limits::{LimiterCounts, RateLimiter};
 pub use limiter::require::RequiredLimits;
 pub use limiter::stats::{LimiterSideStats, LimiterStats, LimiterWaiter};
+/// Arrays of this version are what [`Batch::column`] returns.
+pub use ndarray;
 pub use params::{Params, ParamsArrays, ParamsOptions, ParamsStats, ParamsView};
 pub use priority::{
     BadWeightNorm, Beta, LaneLeaves, Priorities, PriorityBin, PriorityDistribution,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytemuck::Pod;
-use ndarray::{ArrayViewD, ArrayViewMutD, Axis as NdAxis, Slice};
+use ndarray::{ArrayD, ArrayViewD, ArrayViewMutD, Axis as NdAxis, Slice};
 
 use super::plan::{Arena, Axis, BatchPlan, View};
 use super::pool::{ArenaBlock, ArenaPool};
@@ -78,6 +78,38 @@ impl Batch {
     /// unknown key, or if the column has another element type.
     pub fn column<T: Element>(&self, key: &str) -> Result<ArrayViewD<'_, T>, BatchError> {
         column(&self.plan, key, |arena| self.arenas.get(arena).map(ArenaBlock::bytes))
+    }
+
+    /// Returns a copy of a column that is the caller's: one contiguous array in C order. Views of
+    /// windows, of `next_*` and of the future skip parts of the batch's memory, which most tensor
+    /// libraries do not take. One copy.
+    pub fn array<T: Element>(&self, key: &str) -> Result<ArrayD<T>, BatchError> {
+        Ok(self.column::<T>(key)?.as_standard_layout().into_owned())
+    }
+
+    /// Returns a copy of a column as its elements in C order, and its shape: tensors of candle,
+    /// burn and tch are made of these. One copy.
+    ///
+    /// ```
+    /// use backcast_core::{
+    ///     DType, Ring, RingOptions, SamplerOptions, Schema, StepColumns, WriterOptions,
+    /// };
+    ///
+    /// let schema = Schema::builder().column("obs", DType::F32, &[2]).build()?;
+    /// let ring = Ring::heap(&schema, RingOptions::with_capacity(100))?;
+    /// let mut writer = ring.writer(WriterOptions::lanes(1))?;
+    /// for t in 0..20_u8 {
+    ///     let obs = [f32::from(t), 0.5];
+    ///     writer.append(&StepColumns::of(&schema).with("obs", &obs)?.step(&[false], &[false])?)?;
+    /// }
+    /// let batch = ring.sampler(SamplerOptions::seeded(7).history(4))?.sample(3)?;
+    /// let (elements, shape) = batch.elements::<f32>("next_obs")?;
+    /// assert_eq!((elements.len(), shape), (3 * 4 * 2, vec![3, 4, 2]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn elements<T: Element>(&self, key: &str) -> Result<(Vec<T>, Vec<usize>), BatchError> {
+        let column = self.column::<T>(key)?;
+        Ok((column.iter().copied().collect(), column.shape().to_vec()))
     }
 
     /// Returns the indices of the drawn transitions, `[B]`; see [`RowIndex`](crate::RowIndex).

@@ -26,6 +26,24 @@ fn a_dropped_batch_leaves_its_memory_to_the_next_and_a_held_one_does_not() {
 }
 
 #[test]
+fn copies_of_a_column_are_contiguous_and_equal_to_its_view() {
+    let ring = ring(200);
+    Actor::of(&ring).episode(150, End::Truncated);
+    let options = SamplerOptions::seeded(1).history(8).future(2);
+    let batch = ring.sampler(options).unwrap().sample(64).unwrap();
+    for key in ["obs", "next_obs", "future/obs", "reward"] {
+        let view = batch.column::<f64>(key).unwrap();
+        let array = batch.array::<f64>(key).unwrap();
+        let (elements, shape) = batch.elements::<f64>(key).unwrap();
+        assert_eq!(array, view, "{key}");
+        assert_eq!(array.as_slice(), Some(&elements[..]), "{key}");
+        assert_eq!(shape, view.shape(), "{key}");
+    }
+    assert!(!batch.column::<f64>("next_obs").unwrap().is_standard_layout(), "it overlaps `obs`");
+    assert!(batch.elements::<f32>("obs").is_err());
+}
+
+#[test]
 fn a_batch_is_filled_again_by_any_sampler_with_the_same_windows() {
     let ring = ring(200);
     Actor::of(&ring).episode(150, End::Truncated);
