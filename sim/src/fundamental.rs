@@ -25,6 +25,7 @@ pub enum NewsKind {
 
 /// One news event.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct News {
     /// Kind of the event.
     pub kind: NewsKind,

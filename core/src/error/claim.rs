@@ -6,6 +6,7 @@ use thiserror::Error;
 
 /// A lane that another writer holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HeldLane {
     /// The lane.
     pub lane: u32,

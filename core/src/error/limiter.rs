@@ -95,6 +95,7 @@ pub enum LimitedCall {
 
 /// Description of a wait for the rate limiter.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LimiterWait {
     /// The call that waits.
     pub call: LimitedCall,

@@ -248,6 +248,7 @@ pub enum SampleError {
 /// A setting of a selector that is out of range.
 #[derive(Clone, Debug, Error, PartialEq)]
 #[error("{what}; {remedy}")]
+#[non_exhaustive]
 pub struct BadSelector {
     /// The setting, its value and the limit.
     pub what: String,

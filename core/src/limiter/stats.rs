@@ -11,6 +11,7 @@ use super::{counts, current, most_transitions};
 
 /// Statistics of one side of a rate limiter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LimiterSideStats {
     /// Processes that wait now. Samplers without a reader slot are not counted.
     pub waiting: u64,
@@ -22,6 +23,7 @@ pub struct LimiterSideStats {
 
 /// A process that waits for the rate limiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LimiterWaiter {
     /// Process number that the process itself registered.
     pub pid: u64,
@@ -39,6 +41,7 @@ pub struct LimiterWaiter {
 
 /// Statistics of a rate limiter.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct LimiterStats {
     /// The limits; `None` if the stored words are damaged.
     pub limits: Option<RateLimiter>,

@@ -6,6 +6,7 @@ use super::Params;
 
 /// Properties and counters of parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ParamsStats {
     /// Newest version; 0 before the first one.
     pub version: u64,

@@ -46,6 +46,7 @@ impl fmt::Display for NoticeKind {
 /// A warning of a handle, its clones, and their writers and samplers. Each is also a `tracing`
 /// event.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Notice {
     /// Kind of the warning.
     pub kind: NoticeKind,

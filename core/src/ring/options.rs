@@ -210,6 +210,7 @@ impl RingOptions {
 
 /// Settings of [`RingOptions`] that belong to the ring itself.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct RingSettings {
     /// Capacity.
     pub capacity: Capacity,

@@ -17,6 +17,7 @@ use crate::wait::{Wait, WaitReport};
 
 /// Progress of a resize.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ResizeProgress {
     /// Lanes of the ring.
     pub lanes: u32,
@@ -28,6 +29,7 @@ pub struct ResizeProgress {
 
 /// Result of a resize.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Resized {
     /// Rows that a lane keeps for readers now, or after its relocation.
     pub lane_capacity: u64,

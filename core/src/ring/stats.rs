@@ -23,6 +23,7 @@ const ATTEMPTS: u32 = 64;
 /// but they are not of one instant.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that have nothing to do with each other")]
+#[non_exhaustive]
 pub struct RingStats {
     /// Name; `None` on the heap.
     pub name: Option<String>,
@@ -86,6 +87,7 @@ pub struct RingStats {
 
 /// Statistics of a lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LaneStats {
     /// Number of the lane.
     pub lane: u32,
@@ -121,6 +123,7 @@ pub struct LaneStats {
 
 /// The leases of one reader on one lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PinStats {
     /// Number of the reader's slot.
     pub slot: u32,

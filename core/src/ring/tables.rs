@@ -16,6 +16,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 
 /// A table that some process keeps locked.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LockedTable {
     /// Name of the table.
     pub table: String,

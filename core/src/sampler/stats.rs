@@ -19,6 +19,7 @@ const COUNTED_EVERY: u64 = 64;
 
 /// Totals of a sampler, and distributions of what it draws.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct SamplerStats {
     /// Rows drawn so far, rows drawn ahead by a thread included.
     pub sampled: u64,

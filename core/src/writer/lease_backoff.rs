@@ -15,6 +15,7 @@ pub(crate) const SLICE: Duration = Duration::from_millis(5);
 
 /// A lease that made a writer wait, drop a row, or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Stall {
     /// The lane.
     pub lane: u32,

@@ -129,7 +129,7 @@ pub(crate) struct WaiterReport {
 
 impl From<LimiterSideStats> for LimiterSideReport {
     fn from(side: LimiterSideStats) -> Self {
-        let LimiterSideStats { waiting, waits, waited } = side;
+        let LimiterSideStats { waiting, waits, waited, .. } = side;
         Self { waiting, waits, waited_s: waited.as_secs_f64() }
     }
 }

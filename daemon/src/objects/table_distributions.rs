@@ -84,7 +84,7 @@ pub(crate) struct LockedReport {
 }
 
 impl From<&LockedTable> for LockedReport {
-    fn from(LockedTable { table, pids }: &LockedTable) -> Self {
+    fn from(LockedTable { table, pids, .. }: &LockedTable) -> Self {
         Self { table: table.clone(), pids: pids.clone() }
     }
 }

@@ -33,6 +33,7 @@ pub(crate) enum StepKind {
 
 /// Reward and flags of one step of one sub-environment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct StepOutcome {
     /// Reward of the step.
     pub reward: f64,

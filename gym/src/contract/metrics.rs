@@ -3,6 +3,7 @@
 /// Metrics of one episode. The portfolio environment takes values at the close of a day, the
 /// trading environment at the mark price after a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct EpisodeMetrics {
     /// Final value over first value, minus one.
     pub total_return: f64,

@@ -31,6 +31,7 @@ impl ObservationShape {
 /// By default an observation holds the open of day `d` and nothing else of that day. Settings can
 /// allow look-ahead.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Observation {
     /// Day of the panel, `[N]`.
     pub day: Vec<i32>,

@@ -5,6 +5,7 @@ pub(crate) const MOST_FILLS: usize = 2;
 
 /// An executed order, or a holding that was settled.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct PortfolioFill {
     /// Index of the sub-environment.
     pub env: usize,
@@ -24,6 +25,7 @@ pub struct PortfolioFill {
 
 /// An episode, day by day: `S` steps have `S + 1` days. Values are at the close.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct EpisodeHistory {
     /// Positions of the tickers in the panel, `[T]`.
     pub tickers: Vec<usize>,

@@ -22,6 +22,7 @@ choice!(
 
 /// State of an episode after a tick. Amounts are in currency units.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct EpisodeState {
     /// Ticks of the market since its start, the warm-up included.
     pub tick: u64,
@@ -137,6 +138,7 @@ impl EpisodeLimits {
 
 /// Details of the last reset or step. Amounts are in currency units.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct StepInfo {
     /// Ticks of the market since its start, the warm-up included.
     pub tick: u64,
@@ -170,6 +172,7 @@ pub struct StepInfo {
 
 /// Result of a step, with an observation of its own.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct StepResult {
     /// Observation after the last tick of the step.
     pub observation: Vec<f32>,

@@ -16,6 +16,7 @@ const SMALLEST_DEVIATION: f64 = 1e-12;
 
 /// One decision and its result, as a reward function sees it.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct RewardInput<'a> {
     /// State before the decision.
     pub prev: &'a EpisodeState,

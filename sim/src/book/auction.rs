@@ -44,6 +44,7 @@ impl Clone for CallAuction {
 
 /// Result of one auction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Cleared {
     /// Price in ticks.
     pub price: i32,

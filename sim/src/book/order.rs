@@ -151,6 +151,7 @@ pub trait BookEvents {
 
 /// Result of a new order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BookOutcome {
     /// Shares traded on arrival.
     pub filled: i32,

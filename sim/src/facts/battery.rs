@@ -104,6 +104,7 @@ impl BatteryOptions {
 
 /// Outcome of the battery.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct FactsReport {
     /// Name of the market.
     pub preset: String,

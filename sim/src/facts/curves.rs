@@ -67,6 +67,7 @@ pub struct DepthPoint {
 
 /// All curves, of one seed or averaged over the seeds.
 #[derive(Clone, Debug, Default, Serialize)]
+#[non_exhaustive]
 pub struct Curves {
     /// Density of 60 s returns in standard deviations. The outermost bins hold all returns beyond
     /// them.

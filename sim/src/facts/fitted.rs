@@ -220,6 +220,7 @@ impl FittedRule {
 
 /// Result of one chosen rule at one delay.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct FittedResult {
     /// Shares of the rule's position.
     pub size: i32,

@@ -121,6 +121,7 @@ fn close<S: Subject>(market: &mut S, account: usize, shares: f64) {
 
 /// Profit of one schedule on fresh seeds.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct ScheduleResult {
     /// The schedule.
     pub schedule: Schedule,

@@ -12,6 +12,7 @@ pub const OPENING_TICKS: usize = 600;
 
 /// Means over a number of ticks of one market.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Activity {
     /// Absolute change of the mid-price in one tick, in price ticks.
     pub change: f64,

@@ -14,6 +14,7 @@ const DEPTH_EVERY: usize = 10;
 
 /// Series of one seed, after warm-up.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Recording {
     /// Log of the mid-price. A tick with a one-sided book repeats the last one.
     pub log_mid: Vec<f64>,

@@ -43,6 +43,7 @@ pub struct OutsideOrder {
 
 /// Best quotes after a tick, and the trading in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct TickView {
     /// Best buy price in price ticks, if any order buys.
     pub bid: Option<i32>,

@@ -19,6 +19,7 @@ pub enum Verdict {
 
 /// Values of one fact over all seeds, and their verdict.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct FactResult {
     /// Number in the battery: `R1`.
     pub id: &'static str,

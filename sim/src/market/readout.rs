@@ -16,6 +16,7 @@ use crate::{
 
 /// Shares at one price.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DepthLevel {
     /// Price in ticks.
     pub price: i32,
@@ -25,6 +26,7 @@ pub struct DepthLevel {
 
 /// Totals of the background agents of one archetype in one symbol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct GroupTotals {
     /// Number of agents.
     pub agents: u32,

@@ -63,6 +63,7 @@ pub(crate) struct Pending {
 
 /// Result of a request on arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SlotReport {
     /// Number that [`Market::send`](crate::Market::send) returned.
     pub number: u64,
@@ -74,6 +75,7 @@ pub struct SlotReport {
 
 /// One fill of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SlotFill {
     /// Tick of the trade.
     pub tick: u64,
@@ -102,6 +104,7 @@ pub(crate) struct Basis {
 
 /// Totals of one slot since the start, in exact integers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SlotTotals {
     /// Shares bought.
     pub bought: i64,
