@@ -124,9 +124,10 @@ miri: tools ## Run the unit tests of protocols and copies under Miri: minutes
 	MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test -p backcast-layout --lib --locked \
 	  --target-dir target/miri -- protocol:: kernels::racy_copy:: kernels::shared_words::
 
-# Rows are copied in this way on processors without assembly.
+# Rows are copied in this way on processors without assembly. The feature is one that nothing else
+# turns on.
 words: tools ## Run the unit tests of layout and core with rows copied as atomic words
-	RUSTFLAGS="--cfg backcast_words" cargo test -p backcast-layout -p backcast-core --lib --locked \
+	RUSTFLAGS="--cfg backcast_words" cargo test -p backcast-layout -p backcast-core --features backcast-core/serde --lib --locked \
 	  --target-dir target/words
 
 # Advisories, licences and sources of the shipped crates, as deny.toml requires. Advisories are
@@ -229,6 +230,7 @@ lint-rust: $(STAMP)/venv
 	cargo clippy -p backcast-layout --all-targets --locked -- -D warnings
 	cargo clippy --workspace --exclude backcast-layout --all-targets --locked -- -D warnings
 	cargo clippy -p backcast-pybind -p backcast-daemon --no-default-features --lib --locked -- -D warnings
+	cargo clippy -p backcast-gym --features serde --lib --locked -- -D warnings
 	$(CARGO_DOC)
 
 # For maintainers: platforms that are only checked (rustup target add $(ELSEWHERE)). Nothing is

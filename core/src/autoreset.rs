@@ -9,6 +9,8 @@ use thiserror::Error;
 ///
 /// These are the three modes of Gymnasium's vector environments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum AutoresetMode {
     /// Resets in the step after the end. That step ignores its action. Its append writes the FINAL
     /// row, from the last observation of the episode.

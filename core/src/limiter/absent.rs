@@ -7,6 +7,8 @@ use thiserror::Error;
 
 /// Behaviour of a writer that the limiter stops while no sampler is alive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum NoLearner {
     /// The writer waits, and reports the wait after 10 s.
     #[default]
@@ -53,6 +55,8 @@ impl FromStr for NoLearner {
 
 /// Behaviour of a draw that the limiter stops while no writer is alive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum NoWriter {
     /// The draw waits, and reports the wait after 10 s.
     #[default]

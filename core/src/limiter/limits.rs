@@ -54,14 +54,58 @@ pub struct LimiterCounts {
 /// assert!(limiter.can_insert(counts(1_100, 8), 1));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RateLimiter {
     pub(super) samples_per_insert: f64,
     pub(super) min_size: u64,
+    #[cfg_attr(
+        feature = "serde",
+        serde(
+            serialize_with = "ends::finite",
+            deserialize_with = "ends::min",
+            default = "ends::no_min"
+        )
+    )]
     pub(super) min_diff: f64,
+    #[cfg_attr(
+        feature = "serde",
+        serde(
+            serialize_with = "ends::finite",
+            deserialize_with = "ends::max",
+            default = "ends::no_max"
+        )
+    )]
     pub(super) max_diff: f64,
     pub(super) no_learner: NoLearner,
     pub(super) no_writer: NoWriter,
     pub(super) enabled: bool,
+}
+
+/// Ends of the band in files: an infinite one is left out, since JSON and TOML have no infinity.
+#[cfg(feature = "serde")]
+mod ends {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
+    pub(super) fn finite<S: Serializer>(end: &f64, to: S) -> Result<S::Ok, S::Error> {
+        Some(*end).filter(|end| end.is_finite()).serialize(to)
+    }
+
+    pub(super) fn min<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+        Ok(Option::deserialize(from)?.unwrap_or(no_min()))
+    }
+
+    pub(super) fn max<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+        Ok(Option::deserialize(from)?.unwrap_or(no_max()))
+    }
+
+    pub(super) const fn no_min() -> f64 {
+        f64::NEG_INFINITY
+    }
+
+    pub(super) const fn no_max() -> f64 {
+        f64::INFINITY
+    }
 }
 
 impl RateLimiter {

@@ -33,6 +33,7 @@ use crate::error::PriorityError;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PriorityOptions {
     /// Name of the table. Samplers that use the same name share their priorities, in all processes.
     pub table: String,
@@ -55,6 +56,8 @@ pub struct PriorityOptions {
 /// Exponent of importance weights. With 1 they correct the bias of prioritised draws fully, with 0
 /// not at all.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Beta {
     /// One number, 0 to 1.
     Constant(f64),
@@ -96,6 +99,8 @@ impl Beta {
 
 /// Weight that importance weights are divided by, so that none is above 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum WeightNorm {
     /// The largest weight of the batch.
     #[default]

@@ -9,6 +9,8 @@ use crate::limiter::limits::RateLimiter;
 
 /// Capacity of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Capacity {
     /// Rows over all lanes together.
     Rows(u64),
@@ -74,12 +76,14 @@ impl FromStr for Capacity {
 
 /// Options of a ring.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[expect(clippy::struct_excessive_bools, reason = "independent options")]
 pub struct RingOptions {
     pub(crate) capacity: Capacity,
     pub(crate) lanes: u32,
     pub(crate) exist: Exist,
     pub(crate) persistent: bool,
+    #[cfg_attr(feature = "serde", serde(skip, default = "Base::standard"))]
     pub(crate) base: Base,
     pub(crate) reader_slots: u32,
     pub(crate) policy: LanePolicy,
@@ -246,6 +250,25 @@ impl RingOptions {
             huge_pages: self.huge_pages,
             memfd: self.memfd,
             limiter: self.limiter,
+        }
+    }
+}
+
+#[cfg(all(test, feature = "serde"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_come_back_from_their_text_without_their_folder() {
+        let plain = RingOptions::with_capacity(Capacity::Bytes(1 << 30)).lanes(8).memfd(true);
+        let elsewhere = plain.clone().base(Base::at("/dev/shm/elsewhere"));
+        let queue = plain.clone().limiter(RateLimiter::queue(256)).exist(Exist::Replace);
+        let least = plain.clone().limiter(RateLimiter::min_size(9)).lane_policy(LanePolicy::Fail);
+        for options in [plain, elsewhere, queue, least] {
+            let text = serde_json::to_string(&options).unwrap();
+            assert!(!text.contains("elsewhere"), "{text}");
+            let back: RingOptions = serde_json::from_str(&text).unwrap();
+            assert_eq!(back.settings(), options.settings(), "{text}");
         }
     }
 }

@@ -10,6 +10,8 @@ use crate::schema::Schema;
 
 /// Part of a window that a batch shows of one column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum ColumnWindow {
     /// The drawn transition alone, without a window axis: `[B, ...]`. In sequences, all of their
     /// transitions: `[B, L, ...]`.
@@ -61,6 +63,7 @@ pub enum ColumnWindow {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ColumnWindows {
     named: BTreeMap<String, ColumnWindow>,
     rest: Option<ColumnWindow>,

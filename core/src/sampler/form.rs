@@ -8,6 +8,8 @@ use crate::error::FormError;
 
 /// Form of the items of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Form {
     /// Single transitions, with the history and the future that were asked for.
@@ -34,6 +36,7 @@ pub enum Form {
 /// sequence ends with the episode; only episodes shorter than a sequence have places that are
 /// masked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Sequence {
     /// Transitions of a sequence, `L`.

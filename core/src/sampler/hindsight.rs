@@ -14,6 +14,8 @@ use crate::schema::{Schema, USER};
 ///
 /// The newest published row of an episode that still runs counts as its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum GoalStrategy {
     /// Goals that the drawn transition or a later one of its episode achieved.
     #[default]
@@ -53,6 +55,7 @@ impl GoalStrategy {
 /// Goals are drawn by the sampler's seed, and gathered after the transitions. A transition that a
 /// writer overwrote in between keeps its goal.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Hindsight {
     /// Rows that new goals are drawn from.
     pub strategy: GoalStrategy,

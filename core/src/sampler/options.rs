@@ -20,6 +20,8 @@ use crate::table::LearnedOptions;
 /// The newest published row and the last row before a GAP count as ends too. So does the oldest row
 /// kept, except for [`Clamp`](Boundary::Clamp), which would repeat it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Boundary {
     /// Every transition is drawn; places beyond the ends are zero and their mask is false.
     #[default]
@@ -70,6 +72,7 @@ impl FromStr for Boundary {
 
 /// Seed, windows and n-step returns of a sampler: the options that are plain numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct DrawOptions {
     pub(crate) seed: u64,
     /// Number of the first batch: a restored sampler continues there.
@@ -101,7 +104,9 @@ pub(crate) struct DrawOptions {
 /// assert_eq!(options, SamplerOptions::seeded(7).history(4).priority(priorities));
 /// ```
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct SamplerOptions {
+    #[cfg_attr(feature = "serde", serde(flatten))]
     pub(crate) draws: DrawOptions,
     pub(crate) columns: Option<ColumnWindows>,
     pub(crate) selector: Selector,
@@ -335,5 +340,35 @@ impl SamplerOptions {
     pub fn learned(mut self, learned: LearnedOptions) -> Self {
         self.learned = Some(learned);
         self
+    }
+}
+
+#[cfg(all(test, feature = "serde"))]
+mod tests {
+    use backcast_layout::DType;
+
+    use super::*;
+    use crate::sampler::columns::ColumnWindow;
+    use crate::sampler::hindsight::GoalStrategy;
+    use crate::table::TableOptions;
+
+    #[test]
+    fn options_come_back_from_their_text() {
+        let seeded = SamplerOptions::seeded(u64::MAX);
+        let queue = Selector::Table(TableOptions::consume("train"));
+        let columns = ColumnWindows::default().column("obs", ColumnWindow::History(4));
+        for options in [
+            seeded.clone(),
+            seeded.clone().priority(PriorityOptions::alpha(0.6).beta(0.4)).history(4).rank(1, 3),
+            seeded.clone().sequence(Sequence::new(8).stride(4)).selector(queue),
+            seeded.clone().episodes(WholeEpisodes::padded().max_length(9)).copy(true),
+            seeded.clone().columns(columns).boundary(Boundary::Clamp).n_step(3).gamma(0.9),
+            seeded.clone().hindsight(Hindsight::new(GoalStrategy::Final)),
+            seeded.learned(LearnedOptions::new("online").column("value", DType::F32)),
+        ] {
+            let text = serde_json::to_string(&options).unwrap();
+            let back: SamplerOptions = serde_json::from_str(&text).unwrap();
+            assert_eq!(back, options, "{text}");
+        }
     }
 }

@@ -36,6 +36,7 @@ use crate::error::TableError;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct TableOptions {
     name: String,
     settings: ClaimSettings,

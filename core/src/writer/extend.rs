@@ -340,7 +340,7 @@ mod tests {
                     seq += 1;
                 }
                 short.with_steps(false, |step| assert!(writer.append(step).is_err()));
-                assert_eq!(writer.appended(), []);
+                assert!(writer.appended().is_empty());
             }
         }
     }

@@ -6,6 +6,7 @@ use crate::autoreset::AutoresetMode;
 
 /// Options of a writer.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct WriterOptions {
     pub(crate) lanes: u32,
     pub(crate) autoreset: Option<AutoresetMode>,

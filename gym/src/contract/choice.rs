@@ -23,7 +23,10 @@ macro_rules! choice {
     ) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub enum $name { $($(#[$of])* $variant,)+ }
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+        pub enum $name {
+            $($(#[$of])* #[cfg_attr(feature = "serde", serde(rename = $word))] $variant,)+
+        }
 
         impl $name {
             /// All variants, in the order of their definition.

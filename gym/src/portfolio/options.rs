@@ -15,6 +15,8 @@ const MOST_CASH: f64 = 1e30;
 
 /// Settings of a [`PortfolioVectorEnv`](crate::PortfolioVectorEnv), checked when it is made.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct PortfolioOptions {
     /// Cash at the start of an episode, in `(0, 1e30]`. Flat observations hold it as float32, and
     /// it may grow.
@@ -191,5 +193,24 @@ impl PortfolioOptions {
             Some(valuation) => valuation == Valuation::Close,
             None => self.indicator_lag == 0,
         }
+    }
+}
+
+#[cfg(all(test, feature = "serde"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_come_back_from_their_text_and_those_left_out_are_the_default() {
+        let options = PortfolioOptions {
+            stop_loss_day: StopLossDay::Next,
+            tickers: Some(vec!["AAPL".to_owned()]),
+            ..PortfolioOptions::default()
+        };
+        let text = serde_json::to_string(&options).unwrap();
+        assert_eq!(serde_json::from_str::<PortfolioOptions>(&text).unwrap(), options);
+        let few = r#"{"stop_loss_day": "next", "tickers": ["AAPL"]}"#;
+        assert_eq!(serde_json::from_str::<PortfolioOptions>(few).unwrap(), options);
+        assert!(serde_json::from_str::<PortfolioOptions>(r#"{"hmx": 3}"#).is_err());
     }
 }

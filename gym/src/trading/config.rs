@@ -218,6 +218,8 @@ impl TradingEnvConfig {
 
 /// Choices of one reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct TradingResetOptions {
     /// Seed of the episode; `None` draws one. In a vector, sub-environment `i` gets stream `i` of
     /// it.

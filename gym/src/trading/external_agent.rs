@@ -12,6 +12,8 @@ use super::{
 
 /// Settings of the agent from outside.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct ExternalAgentConfig {
     /// Endowment and limits. [`allow_short`](Self::allow_short) overrides the short limit.
     pub account: AccountConfig,

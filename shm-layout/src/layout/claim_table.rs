@@ -79,6 +79,7 @@ const _: () = {
 
 /// Settings of a table of claims, fixed when it is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ClaimSettings {
     /// Whether every pass takes all rows that are readable at its beginning, and not only those
     /// published since the last pass.

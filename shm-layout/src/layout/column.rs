@@ -17,6 +17,8 @@ pub(crate) const MAX_COLUMN_WIDTH_BYTES: usize = 1 << 30;
 
 /// Element type of a column. Numbers are little-endian; a `bool` is one byte, 0 or 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[repr(u8)]
 pub enum DType {
     /// One byte, 0 or 1.

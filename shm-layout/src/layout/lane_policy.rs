@@ -8,6 +8,8 @@ use std::time::Duration;
 ///
 /// A lease is never revoked: its holder reads the rows by plain loads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum LanePolicy {
     /// The ring grants no leases, so no lease ever blocks a writer. The cheapest policy.
     Overwrite,

@@ -93,6 +93,7 @@ const _: () = {
 
 /// A column of values that learners attach to rows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct LearnedColumn {
     /// Name of the column.
     pub name: String,

@@ -49,6 +49,8 @@ impl Base {
 
 /// Behaviour of `create` when the name is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Exist {
     /// Refuse.
     #[default]

@@ -8,6 +8,8 @@ use super::{NewOrder, Side};
 
 /// Rationing of a call auction on the side that has more shares than trade.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum AuctionRule {
     /// Better prices first, pro rata among equals.
     #[default]

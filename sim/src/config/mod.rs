@@ -18,6 +18,8 @@ use crate::{
 
 /// Matching of orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Matching {
     /// Continuous double auction, price-time priority. The default.
     Continuous,
@@ -27,6 +29,7 @@ pub enum Matching {
 
 /// A market: symbols, agents, news, fees and slots for orders from outside.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct MarketConfig {
     /// Symbols, `1..=64`. Each has its own book, fundamental and background agents.
     pub symbols: u16,
@@ -62,6 +65,7 @@ pub struct MarketConfig {
 
 /// Hidden fundamental value: a random walk with two-scale stochastic volatility and jumps.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct FundamentalConfig {
     /// Standard deviation of the logarithm's change in one tick, at mean volatility.
     pub volatility: f64,
@@ -85,6 +89,7 @@ pub struct FundamentalConfig {
 
 /// News: shocks to the fundamental with a sentiment that fades linearly.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct NewsConfig {
     /// Expected events of one symbol per day.
     pub symbol_per_day: f64,
@@ -105,6 +110,7 @@ pub struct NewsConfig {
 ///
 /// `x` is the decaying mean of absolute changes of the mid-price in ticks, divided by `typical`.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ArousalConfig {
     /// Factor while the price does not move.
     pub floor: f64,
@@ -128,6 +134,7 @@ pub struct ArousalConfig {
 /// They requote at the end of every tick. At `y` ticks from that opinion the latent order book has
 /// `depth + slope * y` shares a tick.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct LatentConfig {
     /// Shares in one price tick at the opinion. 0 turns the latent order book off: makers quote
     /// around the last mid-price, and requote when they wake up.
@@ -156,6 +163,7 @@ impl LatentConfig {
 
 /// Endowment and limits of one account from outside: a slot or a user agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct AccountConfig {
     /// Cash at the start, in cash units.
     pub cash: i64,
@@ -178,6 +186,7 @@ impl Default for AccountConfig {
 
 /// One slot for orders from outside, such as those of an environment's agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct SlotConfig {
     /// Endowment and limits.
     pub account: AccountConfig,
@@ -187,6 +196,7 @@ pub struct SlotConfig {
 
 /// Settings of the features.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct FeatureConfig {
     /// Ticks of one candle, at least 1.
     pub candle_ticks: u32,

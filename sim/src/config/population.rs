@@ -38,6 +38,7 @@ impl Archetype {
 
 /// Background agents of one symbol. Times are ticks, quantities shares, prices price ticks.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Population {
     /// Agents that quote both sides.
     pub maker: MakerConfig,
@@ -64,6 +65,7 @@ pub struct Population {
 /// price, or the last mid-price where [`LatentConfig`](crate::LatentConfig) is off. `flow` is the
 /// recent signed volume; `pressure` is the recent sum of the signed square roots of order sizes.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct MakerConfig {
     /// Number of makers.
     pub count: u16,
@@ -88,6 +90,7 @@ pub struct MakerConfig {
 
 /// Settings of noise traders, which draw market orders, limit orders and cancels.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct NoiseConfig {
     /// Number of noise traders.
     pub count: u16,
@@ -113,6 +116,7 @@ pub struct NoiseConfig {
 /// The gap is the distance of the mid-price from the trader's own valuation: the fundamental times
 /// a slowly renewed personal error.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ValueConfig {
     /// Number of value traders.
     pub count: u16,
@@ -134,6 +138,7 @@ pub struct ValueConfig {
 
 /// Settings of signal traders, which follow or fade an indicator at a horizon of their own.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct SignalConfig {
     /// Number of signal traders.
     pub count: u16,
@@ -155,6 +160,7 @@ pub struct SignalConfig {
 
 /// Settings of executors, which work Pareto-distributed parent orders in slices.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ExecutorConfig {
     /// Number of executors.
     pub count: u16,

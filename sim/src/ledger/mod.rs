@@ -25,6 +25,7 @@ const ALL_SYMBOLS: u16 = u16::MAX;
 
 /// Limits of one account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Limits {
     /// Largest long position, open buys included, in shares.
     pub long: i32,
@@ -36,6 +37,7 @@ pub struct Limits {
 
 /// Fees and borrowing costs, in parts per million (1 basis point is 100).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct FeeSchedule {
     /// Fee on the notional of a resting order that trades; negative pays a rebate.
     pub maker_ppm: i32,

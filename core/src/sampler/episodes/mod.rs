@@ -14,6 +14,8 @@ use super::pool::ArenaPool;
 
 /// Arrangement of the episodes of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum EpisodeLayout {
     /// Arrays `[B, L, ...]`, with `mask` `[B, L]` and `length` `[B]`; zero beyond the end of each
     /// episode, but for its final observation in `obs` of batches without `copy`.
@@ -47,6 +49,7 @@ impl EpisodeLayout {
 /// counts only while the ring still holds the end of the episode before it: otherwise its rows may
 /// continue an episode that was cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct WholeEpisodes {
     /// Arrangement of the arrays.
     pub layout: EpisodeLayout,

@@ -37,6 +37,7 @@ use crate::schema::Schema;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct LearnedOptions {
     name: String,
     columns: Vec<LearnedColumn>,
