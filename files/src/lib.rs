@@ -21,16 +21,19 @@
 //! ```
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "arrow")]
 mod arrow_field;
 mod atomic;
 mod description;
 mod panics;
+#[cfg(feature = "parquet")]
 pub mod parquet;
 mod placement;
 mod progress;
 mod unfinished;
 mod unpacked_limit;
 
+#[cfg(feature = "arrow")]
 pub use arrow_field::{arrow_field, arrow_item, arrow_length, arrow_type};
 pub use atomic::write_atomically;
 pub use description::{BadDescription, ColumnDescription, RingDescription};

@@ -24,6 +24,7 @@ impl Date {
     }
 
     /// Returns the day `days` after 1970-01-01; `None` outside the years 1 to 9999.
+    #[cfg(any(feature = "parquet", test))]
     pub(crate) fn from_unix_days(days: i64) -> Option<Self> {
         // Counts days from 0000-03-01, so that a leap day ends its year. 400 years have 146,097
         // days.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::{
-    load_error::{ColumnRole, PanelLoadError, closest},
+    load_error::{PanelLoadError, closest},
     options::PanelOptions,
     symbols::PriceColumn,
 };
@@ -19,19 +19,6 @@ pub(crate) enum ColumnUse {
     /// Position among the panel's columns.
     Value(usize),
     Ignored,
-}
-
-impl ColumnUse {
-    /// Returns the role that decides which types the cells may have; `None` for a column that is
-    /// not read.
-    pub(crate) fn role(self) -> Option<ColumnRole> {
-        match self {
-            Self::Date => Some(ColumnRole::Date),
-            Self::Ticker => Some(ColumnRole::Ticker),
-            Self::Value(_) => Some(ColumnRole::Number),
-            Self::Ignored => None,
-        }
-    }
 }
 
 /// The columns of a file and their roles.

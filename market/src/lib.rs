@@ -50,7 +50,9 @@ mod load_error;
 mod meta;
 mod options;
 mod panel;
+#[cfg(feature = "parquet")]
 mod parquet_file;
+#[cfg(feature = "parquet")]
 mod parquet_write;
 mod symbols;
 mod tokenizer;
@@ -65,6 +67,7 @@ pub use gather::ExactRows;
 pub use load_error::{ColumnRole, FileFormat, FilePart, NumberProblem, PanelLoadError, RowPlace};
 pub use options::{NanPolicy, PanelOptions, ParseNanPolicyError};
 pub use panel::{Panel, PanelRow, PanelRows};
+#[cfg(feature = "parquet")]
 pub use parquet_write::{PanelFileWriter, PanelWriteError, TickerDays};
 pub use symbols::{CASH, PriceColumn};
 pub use tokenizer::{TickerTokenizer, TokenError, UNK, UnknownTicker, Vocabulary};

@@ -33,14 +33,27 @@ use crate::{
     blocks::MAX_VALUES,
     chunk::{CHUNK_ROWS, Chunk},
     error::PanelError,
-    header::FileHeader,
-    load_error::{FileFormat, FilePart, PanelLoadError, RowPlace},
+    header::{ColumnUse, FileHeader},
+    load_error::{ColumnRole, FileFormat, FilePart, PanelLoadError, RowPlace},
     options::PanelOptions,
 };
 
 const MAGIC_BYTES: usize = 4;
 /// Bytes of the shortest file: both magics and the footer's length.
 const LEAST_BYTES: u64 = 12;
+
+impl ColumnUse {
+    /// Returns the role that decides which types the cells may have; `None` for a column that is
+    /// not read.
+    fn role(self) -> Option<ColumnRole> {
+        match self {
+            Self::Date => Some(ColumnRole::Date),
+            Self::Ticker => Some(ColumnRole::Ticker),
+            Self::Value(_) => Some(ColumnRole::Number),
+            Self::Ignored => None,
+        }
+    }
+}
 
 impl PanelData {
     /// Loads a Parquet file.
