@@ -13,7 +13,7 @@ use backcast_benches::c_rows::{MappedRing, Prefetch, Rows, Widths};
 use backcast_benches::measured::Measured;
 use backcast_benches::record::{MEDIUM, SMALL};
 use backcast_benches::{base, filled};
-use backcast_core::{Base, Sampler, SamplerOptions};
+use backcast_core::{Base, RowIndex, Sampler, SamplerOptions};
 
 const ROUNDS: usize = 51;
 const BATCH: usize = 256;
@@ -181,7 +181,7 @@ impl<const OBS: usize, const ACTION: usize> Contest<OBS, ACTION> {
         self.index.clear();
         for _ in 0..BEFORE + BATCHES {
             let batch = self.scout.sample(BATCH).expect("a full ring");
-            self.index.extend_from_slice(&batch.index());
+            self.index.extend_from_slice(RowIndex::numbers(&batch.index()));
         }
         let turns = OURS.len() + OTHERS.len();
         for turn in 0..turns {

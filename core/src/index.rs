@@ -1,20 +1,65 @@
 //! The index of a row: lane and sequence number in one integer.
 
+use std::fmt;
 use std::ops::Range;
 
 use backcast_layout::protocol::MAX_SEQ;
+use bytemuck::{NoUninit, Pod, Zeroable};
 
 /// `lane << 48 | seq`, never negative for a row. A `seq` is never reused, so an index names the
-/// same row for ever.
+/// same row for ever. Arrays, such as the column `index` of a batch, hold its number.
 ///
 /// ```
 /// use backcast_core::RowIndex;
 /// let index = RowIndex::new(3, 1_000);
 /// assert_eq!((index.lane(), index.seq()), (3, 1_000));
+/// assert_eq!(RowIndex::from(i64::from(index)), index);
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Pod, Zeroable)]
 #[repr(transparent)]
 pub struct RowIndex(pub i64);
+
+/// Index of a row as an argument: a [`RowIndex`], or its number as arrays hold it.
+pub trait AsRowIndex: NoUninit + sealed::Sealed {}
+
+impl AsRowIndex for RowIndex {}
+impl AsRowIndex for i64 {}
+
+mod sealed {
+    pub trait Sealed {}
+
+    impl Sealed for super::RowIndex {}
+    impl Sealed for i64 {}
+}
+
+/// Returns the numbers of indices. No copy.
+pub(crate) fn numbers(index: &[impl AsRowIndex]) -> &[i64] {
+    bytemuck::cast_slice(index)
+}
+
+impl From<i64> for RowIndex {
+    fn from(number: i64) -> Self {
+        Self(number)
+    }
+}
+
+impl From<RowIndex> for i64 {
+    fn from(index: RowIndex) -> Self {
+        index.0
+    }
+}
+
+impl PartialEq<i64> for RowIndex {
+    fn eq(&self, number: &i64) -> bool {
+        self.0 == *number
+    }
+}
+
+impl fmt::Display for RowIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 impl RowIndex {
     /// Index that an append returns for a lane on which it wrote no row. Negative, unlike every
@@ -37,6 +82,12 @@ impl RowIndex {
     #[must_use]
     pub fn seq(self) -> u64 {
         self.0.cast_unsigned() & (MAX_SEQ - 1)
+    }
+
+    /// Returns the numbers of indices, as arrays hold them. No copy.
+    #[must_use]
+    pub fn numbers(index: &[Self]) -> &[i64] {
+        numbers(index)
     }
 
     /// Returns why no batch of a ring can have had the index. `rows` are the readable rows of every

@@ -80,7 +80,7 @@ pub use error::{
     LockError, ParamsError, PriorityError, ReadError, ResizeError, RestoreError, ReturnsError,
     RingError, SampleError, SchemaError, TableError, WaitError, WriterError,
 };
-pub use index::RowIndex;
+pub use index::{AsRowIndex, RowIndex};
 pub use lease::Lease;
 pub use lease::retention::RetentionPin;
 pub use limiter::Limiter;

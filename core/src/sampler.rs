@@ -62,6 +62,7 @@ pub use self::steps::WindowSteps;
 pub use self::transition_order::TransitionOrder;
 use self::window::{StartRule, WindowExtent};
 use crate::error::{PriorityError, SampleError};
+use crate::index::AsRowIndex;
 use crate::limiter::draw_gate::DrawGate;
 use crate::priority::{PriorityOptions, check_beta};
 use crate::ring::Ring;
@@ -307,7 +308,7 @@ impl Sampler {
     /// Fails if the sampler has no priorities.
     pub fn update_priorities(
         &mut self,
-        index: &[i64],
+        index: &[impl AsRowIndex],
         priorities: &[f64],
     ) -> Result<u64, PriorityError> {
         let table = self.chosen.as_mut().and_then(|chosen| chosen.priorities_mut());

@@ -8,8 +8,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Instant;
 
 use backcast_core::{
-    AutoresetMode, Base, DType, Ring, RingOptions, RowIndex, SamplerOptions, Schema, StepColumns,
-    Writer, WriterOptions,
+    AutoresetMode, Base, DType, Ring, RingOptions, SamplerOptions, Schema, StepColumns, Writer,
+    WriterOptions,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -125,7 +125,7 @@ fn a_process_killed_in_the_middle_of_clear_has_cleared_some_lanes() -> Result<()
         assert_eq!(ring.len(), left);
         append(&mut writer, 2)?;
         head += 2;
-        for index in sampler.sample(256)?.index().into_iter().map(RowIndex) {
+        for index in sampler.sample(256)?.index() {
             assert!(index.seq() >= after[index.lane() as usize], "{index:?}");
         }
         // The next one clears the rest, and counts what the dead one left.

@@ -109,7 +109,8 @@ fn storm(dir: &TempDir, ring: &Ring, kills: u64) -> Result<(), Box<dyn Error>> {
             assert!(victim.kill().code().is_none(), "it ended by itself");
         }
         // The next holder of the lock finishes what they had begun.
-        priorities.update(&[], &[])?;
+        let none: [RowIndex; 0] = [];
+        priorities.update(&none, &[])?;
         let (total, leaves, _) = priorities.audit_locked()?;
         assert_eq!(total, leaves, "after {} kills", 2 * (round + 1));
     }
@@ -149,8 +150,8 @@ fn draws_match_the_probabilities_while_two_processes_set_priorities() -> Result<
     let (mut counts, mut draws) = (HashMap::<i64, f64>::new(), 0.0);
     while draws < 200_000.0 {
         for index in sampler.sample(256)?.index() {
-            if fixed.contains_key(&index) {
-                *counts.entry(index).or_default() += 1.0;
+            if fixed.contains_key(&index.0) {
+                *counts.entry(index.0).or_default() += 1.0;
                 draws += 1.0;
             }
         }

@@ -257,8 +257,7 @@ fn sample_until(ring: &Ring, stop: &AtomicBool) -> (u64, u64) {
         let pixels = batch.column::<u64>("obs/pixels").expect("pixels");
         let checks = batch.column::<u64>("obs/check").expect("check");
         for (b, index) in batch.index().iter().copied().enumerate() {
-            let place =
-                (u32::try_from(index >> 48).expect("a lane"), index.cast_unsigned() % (1 << 48));
+            let place = (index.lane(), index.seq());
             let row = (0..PIXELS).map(|k| pixels[[b, 1, k]]);
             torn += u64::from(!is_whole(row, lives[[b, 1]], checks[[b, 1]], place));
         }

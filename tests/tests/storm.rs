@@ -210,7 +210,7 @@ fn check_windows(batch: &Batch, history: i64, sampled: &mut Sampled) {
             let pixels = batch.column::<u64>(&key("pixels")).expect("pixels");
             let checks = batch.column::<u64>(&key("check")).expect("check");
             for (b, index) in index.iter().copied().enumerate() {
-                let (lane, seq) = (u32::try_from(index >> 48).expect("a lane"), index % (1 << 48));
+                let (lane, seq) = (index.lane(), index.seq().cast_signed());
                 for (place, offset) in (0..mask.shape()[1]).zip(first + shift..) {
                     if !mask[[b, place]] {
                         continue;

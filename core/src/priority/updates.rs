@@ -11,7 +11,7 @@ use super::enter::{EnterScratch, enter, is_behind};
 use super::leaf_values::LeafValues;
 use super::options::PriorityOptions;
 use crate::error::{BadRowIndex, LockError, PriorityError};
-use crate::index::RowIndex;
+use crate::index::{AsRowIndex, RowIndex, numbers};
 use crate::ring::Ring;
 use crate::ring::lane_inspection::InspectedLane;
 use crate::table_lock::{self, LockLimits};
@@ -91,20 +91,24 @@ impl Priorities {
     /// overwritten, is no transition, or is none that the [stride](PriorityOptions::stride) gives a
     /// priority. Of two priorities for a row the later one counts. Waits for other processes that
     /// set priorities, which takes microseconds; at most a minute if one of them is stopped.
-    pub fn update(&mut self, index: &[i64], priorities: &[f64]) -> Result<u64, PriorityError> {
+    pub fn update(
+        &mut self,
+        index: &[impl AsRowIndex],
+        priorities: &[f64],
+    ) -> Result<u64, PriorityError> {
         let limits = self.limits.clone();
-        self.update_by(index, priorities, &limits)
+        self.update_by(numbers(index), priorities, &limits)
     }
 
     /// Sets priorities like [`update`](Self::update), and waits at most `limit` for another process
     /// that has the table locked.
     pub fn update_within(
         &mut self,
-        index: &[i64],
+        index: &[impl AsRowIndex],
         priorities: &[f64],
         limit: Duration,
     ) -> Result<u64, PriorityError> {
-        self.update_by(index, priorities, &self.limits.at_most(limit))
+        self.update_by(numbers(index), priorities, &self.limits.at_most(limit))
     }
 
     fn update_by(

@@ -269,7 +269,7 @@ mod tests {
                 let batch = sampler.sample(64).unwrap();
                 let span = ring.lane_span(0).unwrap();
                 let index = batch.index();
-                let drawn = index.iter().map(|index| crate::RowIndex(*index).seq());
+                let drawn = index.iter().map(|index| index.seq());
                 assert!(drawn.clone().all(|seq| span.contains(&seq)), "{span:?}");
                 assert!(drawn.max() > Some(before.end), "newer rows are drawn too");
             }
@@ -307,7 +307,7 @@ mod tests {
             assert_eq!(old.sample(2_000).unwrap().index(), new.sample(2_000).unwrap().index());
         }
         let index = old.sample(2_000).unwrap().index();
-        let oldest = index.iter().map(|index| crate::RowIndex(*index).seq()).min().unwrap();
+        let oldest = index.iter().map(|index| index.seq()).min().unwrap();
         assert!(oldest < before.start, "{oldest}");
     }
 

@@ -9,6 +9,7 @@ use super::plan::{Arena, Axis, BatchPlan, View};
 use super::pool::{ArenaBlock, ArenaPool};
 use crate::element::Element;
 use crate::error::{BatchError, SampleError};
+use crate::index::RowIndex;
 
 /// Memory that a sampler fills: one slice for each arena of a [`BatchPlan`], in its order.
 ///
@@ -112,10 +113,11 @@ impl Batch {
         Ok((column.iter().copied().collect(), column.shape().to_vec()))
     }
 
-    /// Returns the indices of the drawn transitions, `[B]`; see [`RowIndex`](crate::RowIndex).
+    /// Returns the indices of the drawn transitions, `[B]`.
     #[must_use]
-    pub fn index(&self) -> Vec<i64> {
-        self.column::<i64>("index").map(|index| index.iter().copied().collect()).unwrap_or_default()
+    pub fn index(&self) -> Vec<RowIndex> {
+        let index = self.column::<i64>("index");
+        index.map(|index| index.iter().copied().map(RowIndex).collect()).unwrap_or_default()
     }
 }
 

@@ -119,7 +119,7 @@ fn compare(
         for place in 0..40 * steps {
             let (item, step) = (place / steps, place % steps);
             let there = mask.as_ref().is_none_or(|mask| *mask.iter().nth(place).unwrap());
-            let row = index[item] + i64::try_from(first + step.cast_signed()).unwrap();
+            let row = index[item].0 + i64::try_from(first + step.cast_signed()).unwrap();
             let expected = |column: usize| model[column].get(&row).copied().filter(|_| there);
             let found = |set: bool, value: f32| set.then_some(value);
             let (value, visit) = (values.iter().nth(place), visits.iter().nth(place));
@@ -328,7 +328,7 @@ fn values_of_other_rows_are_never_seen() {
                 let set = batch.column::<bool>("number_set").unwrap();
                 for (item, index) in batch.index().into_iter().enumerate() {
                     for place in 0..3 {
-                        let row = index + i64::try_from(place).unwrap() - 2;
+                        let row = index.0 + i64::try_from(place).unwrap() - 2;
                         let row = u32::try_from(row).unwrap_or(0);
                         let expected = if set[[item, place]] { row } else { 0 };
                         assert_eq!(numbers[[item, place]], expected);

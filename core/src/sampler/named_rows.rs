@@ -10,11 +10,12 @@ use super::selection::RowSelection;
 use super::{Sampler, check_arenas};
 use crate::batch_key::FOUND;
 use crate::error::SampleError;
+use crate::index::{AsRowIndex, numbers};
 
 impl Sampler {
     /// Copies the transitions that `index` names into a new batch. Fails if one of them is not
     /// found; see [`gather_present`](Self::gather_present).
-    pub fn gather(&mut self, index: &[i64]) -> Result<Batch, SampleError> {
+    pub fn gather(&mut self, index: &[impl AsRowIndex]) -> Result<Batch, SampleError> {
         self.plan_of(index)?;
         let mut drawn = self.blank(index.len())?;
         self.gather_over(index, &mut drawn)?;
@@ -23,7 +24,11 @@ impl Sampler {
 
     /// Overwrites an earlier batch of the same size with the transitions that `index` names; see
     /// [`sample_over`](Self::sample_over).
-    pub fn gather_over(&mut self, index: &[i64], batch: &mut Batch) -> Result<(), SampleError> {
+    pub fn gather_over(
+        &mut self,
+        index: &[impl AsRowIndex],
+        batch: &mut Batch,
+    ) -> Result<(), SampleError> {
         let plan = Arc::clone(batch.plan());
         self.gather_into(index, &plan, &mut batch.buffers())
     }
@@ -31,10 +36,11 @@ impl Sampler {
     /// Copies the transitions that `index` names into the caller's memory.
     pub fn gather_into(
         &mut self,
-        index: &[i64],
+        index: &[impl AsRowIndex],
         plan: &BatchPlan,
         arenas: &mut [&mut [u8]],
     ) -> Result<(), SampleError> {
+        let index = numbers(index);
         let plan = self.plan_of_rows(index, plan, arenas)?;
         self.gather_named(BatchRequest::Rows(index, MissingRows::Refuse), &plan, arenas)?;
         self.transformed(&plan, arenas, 0);
@@ -47,7 +53,10 @@ impl Sampler {
     /// A row is not found if it was overwritten, dropped, or not published yet, if no transition
     /// starts at it, or if the boundary refuses its window. Fails if the ring, of an earlier
     /// version, has a column `found`, which is a key of such batches in Python.
-    pub fn gather_present(&mut self, index: &[i64]) -> Result<(Batch, Vec<bool>), SampleError> {
+    pub fn gather_present(
+        &mut self,
+        index: &[impl AsRowIndex],
+    ) -> Result<(Batch, Vec<bool>), SampleError> {
         let plan = self.plan_of(index)?;
         let mut drawn = self.blank(index.len())?;
         let found = self.gather_present_into(index, &plan, &mut drawn.buffers())?;
@@ -58,10 +67,11 @@ impl Sampler {
     /// were found; see [`gather_present`](Self::gather_present).
     pub fn gather_present_into(
         &mut self,
-        index: &[i64],
+        index: &[impl AsRowIndex],
         plan: &BatchPlan,
         arenas: &mut [&mut [u8]],
     ) -> Result<Vec<bool>, SampleError> {
+        let index = numbers(index);
         refuse_taken_keys(self.ring.schema(), &self.selection, &[FOUND])?;
         let plan = self.plan_of_rows(index, plan, arenas)?;
         let request = BatchRequest::Rows(index, MissingRows::Blank);
@@ -79,7 +89,7 @@ impl Sampler {
 
     /// Returns the [`plan`](Self::plan) of a batch with the transitions that `index` names. Errors
     /// give the length of `index`.
-    pub fn plan_of(&mut self, index: &[i64]) -> Result<Arc<BatchPlan>, SampleError> {
+    pub fn plan_of(&mut self, index: &[impl AsRowIndex]) -> Result<Arc<BatchPlan>, SampleError> {
         self.refuse_named_rows()?;
         self.plan(index.len()).map_err(|error| match error {
             SampleError::BadBatchSize { asked: given, limit } => {

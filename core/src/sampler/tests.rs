@@ -3,7 +3,7 @@ use backcast_layout::DType;
 use super::eligibility::{ReadableRanges, StartIndex};
 use super::*;
 use crate::schema::Schema;
-use crate::{AutoresetMode, RingOptions, StepColumns, WriterOptions};
+use crate::{AutoresetMode, RingOptions, RowIndex, StepColumns, WriterOptions};
 
 /// Returns a ring with episodes of one to `longest` transitions.
 fn ring(longest: usize) -> Ring {
@@ -83,7 +83,7 @@ fn the_scalar_path_fills_what_the_fast_path_fills() {
     {
         let ring = ring_of(longest, numbers);
         let [mut fast, mut scalar] = [(); 2].map(|()| ring.sampler(options.clone()).unwrap());
-        let filled = |sampler: &mut Sampler, all_scalar: bool, index: Option<&[i64]>| {
+        let filled = |sampler: &mut Sampler, all_scalar: bool, index: Option<&[RowIndex]>| {
             let plan = sampler.plan(300).unwrap();
             let mut memory: Vec<_> = plan.arenas().iter().map(|a| vec![7; a.bytes()]).collect();
             let mut arenas: Vec<_> = memory.iter_mut().map(Vec::as_mut_slice).collect();
@@ -101,7 +101,7 @@ fn the_scalar_path_fills_what_the_fast_path_fills() {
             let Ok(index) = fast.sample(300).map(|batch| batch.index()) else { continue };
             scalar.batches = fast.batches;
             for index in
-                [index.clone(), vec![-1; 300], index.into_iter().rev().collect()]
+                [index.clone(), vec![RowIndex::NONE; 300], index.into_iter().rev().collect()]
             {
                 let expected = filled(&mut scalar, true, Some(&index));
                 let found = filled(&mut fast, false, Some(&index));

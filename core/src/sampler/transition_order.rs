@@ -27,9 +27,8 @@ use crate::ring::Ring;
 /// // Row 3 is the FINAL row of the first episode, and row 5 has no successor yet.
 /// let order = ring.transition_order();
 /// assert_eq!(order.len(), 4);
-/// assert_eq!((0..5).map(|i| order.index_at(i)).collect::<Vec<_>>(), [
-///     Some(0), Some(1), Some(2), Some(4), None
-/// ]);
+/// let rows: Vec<u64> = (0..4).filter_map(|i| order.index_at(i)).map(|row| row.seq()).collect();
+/// assert_eq!((rows, order.index_at(4)), (vec![0, 1, 2, 4], None));
 /// assert_eq!((order.position_of(4), order.position_of(3)), (Some(3), None));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -71,17 +70,17 @@ impl TransitionOrder {
     /// Returns the index of transition number `position`; see [`RowIndex`]. `None` from
     /// [`len`](Self::len) on. O(log lanes + log episodes).
     #[must_use]
-    pub fn index_at(&self, position: u64) -> Option<i64> {
+    pub fn index_at(&self, position: u64) -> Option<RowIndex> {
         let (lane, seq) = self.eligibility.starts().nth(position)?;
-        Some(RowIndex::new(lane, seq).0)
+        Some(RowIndex::new(lane, seq))
     }
 
     /// Returns the number of the transition with an index. `None` if it was overwritten, is not
     /// complete yet, or starts at no row of the ring. O(log episodes).
     #[must_use]
-    pub fn position_of(&self, index: i64) -> Option<u64> {
-        let row = RowIndex(index);
-        if index < 0 {
+    pub fn position_of(&self, index: impl Into<RowIndex>) -> Option<u64> {
+        let row = index.into();
+        if row < RowIndex(0) {
             return None;
         }
         self.eligibility.starts().position(row.lane(), row.seq())
@@ -99,7 +98,7 @@ mod tests {
     const LANES: u32 = 3;
 
     /// Returns the indices of all transitions, from the rows of every lane: the specification.
-    fn listed(ring: &Ring) -> Vec<i64> {
+    fn listed(ring: &Ring) -> Vec<RowIndex> {
         let mut list = Vec::new();
         for lane in 0..LANES {
             let span = ring.lane_span(lane).unwrap();
@@ -108,7 +107,7 @@ mod tests {
             let flags = flags.to_vec();
             for (seq, pair) in span.zip(flags.windows(2)) {
                 if pair[0] & crate::FINAL == 0 && pair[1] & crate::GAP == 0 {
-                    list.push(RowIndex::new(lane, seq).0);
+                    list.push(RowIndex::new(lane, seq));
                 }
             }
         }
@@ -185,7 +184,7 @@ mod tests {
                 prop_assert_eq!(order.index_at(order.len()), None);
                 for lane in 0..=LANES {
                     for seq in 0..200 {
-                        let index = RowIndex::new(lane, seq).0;
+                        let index = RowIndex::new(lane, seq);
                         let position = before.binary_search(&index).ok().map(|at| at as u64);
                         prop_assert_eq!(order.position_of(index), position);
                     }

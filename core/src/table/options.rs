@@ -14,8 +14,8 @@ use crate::error::TableError;
 ///
 /// ```
 /// use backcast_core::{
-///     DType, Ring, RingOptions, SamplerOptions, Schema, Selector, StepColumns, TableOptions,
-///     WriterOptions,
+///     DType, Ring, RingOptions, RowIndex, SamplerOptions, Schema, Selector, StepColumns,
+///     TableOptions, WriterOptions,
 /// };
 ///
 /// let schema = Schema::builder().column("obs", DType::F32, &[]).build()?;
@@ -32,7 +32,7 @@ use crate::error::TableError;
 /// ];
 /// let mut rows = [samplers[0].sample(20)?.index(), samplers[1].sample(20)?.index()].concat();
 /// rows.sort();
-/// assert_eq!(rows, (0..40).collect::<Vec<i64>>());
+/// assert!(rows.into_iter().eq((0..40).map(RowIndex)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -148,12 +148,12 @@ mod tests {
     use rand::{RngExt, SeedableRng};
 
     use crate::{
-        AutoresetMode, Base, DType, PriorityOptions, Ring, RingOptions, SampleError,
+        AutoresetMode, Base, DType, PriorityOptions, Ring, RingOptions, RowIndex, SampleError,
         SamplerOptions, Schema, Selector, StepColumns, TableOptions, WriterOptions,
     };
 
     /// Returns all transitions of a ring.
-    fn transitions(ring: &Ring) -> Vec<i64> {
+    fn transitions(ring: &Ring) -> Vec<RowIndex> {
         let fifo = SamplerOptions::seeded(1).selector(Selector::Fifo);
         let mut all = ring.sampler(fifo).unwrap();
         match all.sample(1 << 16) {
@@ -183,7 +183,7 @@ mod tests {
             }
             let table = ring.table(&options).unwrap();
             assert_eq!(table.times_sampled(), []);
-            let mut drawn = BTreeMap::<i64, u64>::new();
+            let mut drawn = BTreeMap::<RowIndex, u64>::new();
             let mut most = 0;
             for step in 0..160_u64 {
                 let obs = [step; 2];

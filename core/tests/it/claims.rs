@@ -42,7 +42,7 @@ fn sampler(ring: &Ring, options: &TableOptions) -> Sampler {
 }
 
 /// Returns all transitions of a ring, in the order of their indices.
-fn transitions(ring: &Ring) -> Vec<i64> {
+fn transitions(ring: &Ring) -> Vec<RowIndex> {
     let mut all = ring.sampler(SamplerOptions::seeded(1).selector(Selector::Fifo)).unwrap();
     let available = match all.sample(1 << 16) {
         Err(SampleError::TooFew { available, .. }) => available,
@@ -54,7 +54,7 @@ fn transitions(ring: &Ring) -> Vec<i64> {
     index
 }
 
-fn sorted(mut index: Vec<i64>) -> Vec<i64> {
+fn sorted(mut index: Vec<RowIndex>) -> Vec<RowIndex> {
     index.sort_unstable();
     index
 }
@@ -91,7 +91,7 @@ fn a_pass_gives_every_transition_to_one_sampler() {
     assert_ne!(draw(1, "other", 6), one, "other seeds");
     // Batches that do not divide the pass.
     let mut batches = sampler(&ring, &TableOptions::epoch("batches").seed(5));
-    let drawn: Vec<i64> = (0..40).flat_map(|_| batches.sample(32).unwrap().index()).collect();
+    let drawn: Vec<_> = (0..40).flat_map(|_| batches.sample(32).unwrap().index()).collect();
     assert_eq!(sorted(drawn[..all.len()].to_vec()), all);
     let info = ring.table(&TableOptions::epoch("batches").seed(5)).unwrap().info();
     assert_eq!(info.drawn, 40 * 32);
@@ -111,7 +111,7 @@ fn shuffled_passes_are_uniform() {
         let mut counts = [0.0_f64; 40];
         for seed in 0..2_000 {
             for index in sampler(&ring, &options(seed)).sample(10).unwrap().index() {
-                counts[usize::try_from(index).unwrap()] += 1.0;
+                counts[usize::try_from(index.seq()).unwrap()] += 1.0;
             }
         }
         // Draws without replacement vary less than independent ones, by 30 / 39.
@@ -147,18 +147,17 @@ fn no_transition_is_drawn_more_often_than_a_list_allows() {
             sampler
         };
         let mut samplers = [open(), open()];
-        let mut drawn: BTreeMap<i64, u32> = BTreeMap::new();
+        let mut drawn: BTreeMap<RowIndex, u32> = BTreeMap::new();
         let mut last: BTreeMap<u32, u64> = BTreeMap::new();
         let mut overwritten = false;
-        let mut note = |index: Vec<i64>, drawn: &mut BTreeMap<i64, u32>| {
+        let mut note = |index: Vec<RowIndex>, drawn: &mut BTreeMap<RowIndex, u32>| {
             for index in index {
                 let count = drawn.entry(index).or_insert(0);
                 *count += 1;
                 assert!(*count <= times, "case {case}: {index} {count} times");
                 if times == 1 && !shuffled {
-                    let row = RowIndex(index);
-                    let before = last.insert(row.lane(), row.seq());
-                    assert!(before.is_none_or(|b| b < row.seq()), "case {case}: out of order");
+                    let before = last.insert(index.lane(), index.seq());
+                    assert!(before.is_none_or(|b| b < index.seq()), "case {case}: out of order");
                 }
             }
         };
@@ -189,7 +188,7 @@ fn no_transition_is_drawn_more_often_than_a_list_allows() {
             }
         }
         if boundary == Boundary::Mask && !overwritten {
-            let expected: Vec<(i64, u32)> =
+            let expected: Vec<(RowIndex, u32)> =
                 transitions(&ring).into_iter().map(|index| (index, times)).collect();
             let found: Vec<_> = drawn.into_iter().collect();
             assert_eq!(found, expected, "case {case}");
@@ -335,7 +334,7 @@ fn claimer_process() {
         let done = Path::new(&dir).join("done").exists();
         match sampler.sample(batch) {
             Ok(batch) => {
-                let rows: Vec<String> = batch.index().iter().map(i64::to_string).collect();
+                let rows: Vec<String> = batch.index().iter().map(RowIndex::to_string).collect();
                 std::io::stdout().write_all((rows.join(" ") + " ;\n").as_bytes()).unwrap();
             }
             Err(SampleError::TimedOut { .. }) if done && batch == 1 => return,
@@ -423,7 +422,7 @@ fn a_killed_process_loses_at_most_its_batch() -> Result<(), Box<dyn Error>> {
             *counts.entry(*index).or_insert(0) += 1;
         }
         assert!(counts.values().all(|count| *count <= 2), "a row was drawn three times");
-        let expected: BTreeSet<i64> = transitions(&ring).into_iter().collect();
+        let expected: BTreeSet<i64> = transitions(&ring).into_iter().map(i64::from).collect();
         assert!(counts.keys().all(|index| expected.contains(index)));
         let lost = 2 * expected.len() - all.len();
         assert!(lost <= BATCH, "{lost} draws are lost in round {round}");

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 
 use backcast_core::{
     AutoresetMode, Base, Boundary, DType, DropError, PriorityOptions, RateLimiter, Ring,
-    RingOptions, RowIndex, SamplerOptions, Schema, Selector, StepColumns, TableOptions, Writer,
+    RingOptions, SamplerOptions, Schema, Selector, StepColumns, TableOptions, Writer,
     WriterOptions,
 };
 use proptest::prelude::*;
@@ -45,7 +45,7 @@ fn play(writer: &mut Writer, episodes: u64, length: u64) {
 
 fn drawn(ring: &Ring, options: SamplerOptions, items: usize) -> Vec<(u32, u64)> {
     let batch = ring.sampler(options).unwrap().sample(items).unwrap();
-    let index = batch.index().into_iter().map(RowIndex);
+    let index = batch.index().into_iter();
     index.map(|index| (index.lane(), index.seq())).collect()
 }
 
@@ -70,7 +70,7 @@ fn a_cleared_ring_is_empty_for_all_handles_and_goes_on() {
     play(&mut writer, 1, 4);
     assert_eq!((mine.len(), other.lane_span(0)), (8, Some(33..38)));
     let batch = sampler.sample(64).unwrap();
-    assert!(batch.index().iter().all(|index| RowIndex(*index).seq() >= 33));
+    assert!(batch.index().iter().all(|index| index.seq() >= 33));
     drop(lease);
     let third = Ring::attach_in(&base, "pong").unwrap();
     assert_eq!(third.lane_span(0), Some(33..38), "a process that attaches later sees it too");
@@ -107,7 +107,7 @@ fn a_window_does_not_reach_below_the_mark() {
     let obs = batch.column::<u64>("obs").unwrap();
     let mask = batch.column::<bool>("mask").unwrap();
     for (item, index) in batch.index().iter().enumerate() {
-        let seq = RowIndex(*index).seq();
+        let seq = index.seq();
         for back in 0..8_u64 {
             let at = usize::try_from(7 - back).unwrap();
             let inside = seq >= 50 + back;
@@ -144,7 +144,7 @@ fn no_selector_or_boundary_reaches_below_a_mark_within_an_episode() {
         let batch = sampler.sample(8).unwrap();
         let obs = batch.column::<u64>("obs").unwrap();
         assert!(obs.iter().all(|obs| *obs == 0 || *obs >= 50), "sampler {number}: {obs}");
-        assert!(batch.index().iter().all(|index| RowIndex(*index).seq() >= 50));
+        assert!(batch.index().iter().all(|index| index.seq() >= 50));
     }
 }
 
@@ -191,7 +191,7 @@ fn any_mark_hides_rows_at_most_and_breaks_no_reader() {
     for sampler in &mut samplers {
         let index = sampler.sample(64).unwrap().index();
         let all = 6..head + 6;
-        assert!(index.iter().all(|index| all.contains(&RowIndex(*index).seq())), "{index:?}");
+        assert!(index.iter().all(|index| all.contains(&index.seq())), "{index:?}");
     }
 }
 
@@ -241,7 +241,7 @@ fn tables_drop_the_rows_at_their_next_draw() {
     for sampler in [&mut by_priority, &mut once] {
         for _ in 0..20 {
             let batch = sampler.sample(6).unwrap();
-            assert!(batch.index().iter().all(|index| RowIndex(*index).seq() >= 42));
+            assert!(batch.index().iter().all(|index| index.seq() >= 42));
         }
     }
     assert_eq!(drawn(&ring, SamplerOptions::seeded(7).selector(Selector::Fifo), 1), [(0, 42)]);
@@ -386,7 +386,7 @@ proptest! {
                     prop_assert_eq!(batch.is_ok(), !starts.is_empty());
                     let Ok(batch) = batch else { continue };
                     for index in batch.index() {
-                        let seq = RowIndex(index).seq();
+                        let seq = index.seq();
                         prop_assert!(starts.contains(&seq), "{} {:?}", seq, starts);
                     }
                 }

@@ -1,8 +1,8 @@
 //! Learners that share the draws of one seed.
 
 use backcast_core::{
-    AutoresetMode, DType, PriorityOptions, Ring, RingOptions, SampleError, SamplerOptions, Schema,
-    Sequence, StepColumns, WriterOptions,
+    AutoresetMode, DType, PriorityOptions, Ring, RingOptions, RowIndex, SampleError,
+    SamplerOptions, Schema, Sequence, StepColumns, WriterOptions,
 };
 
 fn filled() -> Ring {
@@ -18,7 +18,7 @@ fn filled() -> Ring {
     ring
 }
 
-fn batches(ring: &Ring, spec: impl Into<SamplerOptions>, count: usize) -> Vec<Vec<i64>> {
+fn batches(ring: &Ring, spec: impl Into<SamplerOptions>, count: usize) -> Vec<Vec<RowIndex>> {
     let mut sampler = ring.sampler(spec).unwrap();
     (0..count).map(|_| sampler.sample(8).unwrap().index()).collect()
 }
@@ -27,9 +27,9 @@ fn batches(ring: &Ring, spec: impl Into<SamplerOptions>, count: usize) -> Vec<Ve
 fn four_learners_draw_together_what_one_draws_alone() {
     let ring = filled();
     let mut priorities = ring.priorities(&PriorityOptions::alpha(0.6)).unwrap();
-    let drawn: Vec<i64> = batches(&ring, SamplerOptions::seeded(1), 9).concat();
+    let drawn: Vec<RowIndex> = batches(&ring, SamplerOptions::seeded(1), 9).concat();
     let values: Vec<f64> =
-        drawn.iter().map(|index| f64::from(u8::try_from(index % 13).unwrap())).collect();
+        drawn.iter().map(|index| f64::from(u8::try_from(index.0 % 13).unwrap())).collect();
     priorities.update(&drawn, &values).unwrap();
     let plain = |options: SamplerOptions| options;
     let prioritised = |options: SamplerOptions| options.priority(PriorityOptions::alpha(0.6));

@@ -75,8 +75,8 @@ impl Model {
     }
 }
 
-fn rows(index: &[i64]) -> Vec<(usize, u64)> {
-    index.iter().map(|i| (RowIndex(*i).lane() as usize, RowIndex(*i).seq())).collect()
+fn rows(index: &[RowIndex]) -> Vec<(usize, u64)> {
+    index.iter().map(|row| (row.lane() as usize, row.seq())).collect()
 }
 
 fn by_priority() -> PriorityOptions {

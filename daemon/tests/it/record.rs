@@ -5,7 +5,7 @@ use std::process::Child;
 
 use crate::shelf::{Shelf, Started};
 use backcast_budget::until;
-use backcast_core::{Ring, RowIndex, SamplerOptions};
+use backcast_core::{Ring, SamplerOptions};
 use backcast_gym::{PortfolioOptions, PortfolioVectorEnv, ResetSeed};
 use backcast_market::{PanelData, PanelOptions};
 use backcast_sim::{FeatureSet, Market, NormalisedFeatures, Preset};
@@ -92,7 +92,7 @@ fn history_and_future_windows_work_on_a_recording() {
         .collect();
     let history = batch.column::<f32>("obs/candle").unwrap();
     let mask = batch.column::<bool>("mask").unwrap();
-    for (sample, index) in batch.index().into_iter().map(RowIndex).enumerate() {
+    for (sample, index) in batch.index().into_iter().enumerate() {
         let lane = &rows[usize::try_from(index.lane()).unwrap()];
         let seq = usize::try_from(index.seq()).unwrap();
         for place in 0..5 {

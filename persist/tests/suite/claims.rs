@@ -28,7 +28,7 @@ fn drain(ring: &Ring, options: &TableOptions, most: usize) -> Vec<i64> {
     let mut drawn = Vec::new();
     while drawn.len() < most {
         match sampler.sample(1) {
-            Ok(batch) => drawn.extend(batch.index()),
+            Ok(batch) => drawn.extend(batch.index().into_iter().map(i64::from)),
             Err(SampleError::TimedOut { .. }) => break,
             Err(error) => panic!("{error}"),
         }

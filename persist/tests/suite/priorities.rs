@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 
 use backcast_core::{
-    Exist, NoLearner, NoWriter, PriorityOptions, RateLimiter, Ring, RingOptions, SamplerOptions,
-    WriterError, WriterOptions,
+    Exist, NoLearner, NoWriter, PriorityOptions, RateLimiter, Ring, RingOptions, RowIndex,
+    SamplerOptions, WriterError, WriterOptions,
 };
 use backcast_files::Progress;
 use backcast_persist::{LoadError, LoadOptions, SaveOptions, Store};
@@ -14,13 +14,13 @@ use backcast_persist::{LoadError, LoadOptions, SaveOptions, Store};
 use crate::rings::{Place, append, content, heap, schema, writer};
 
 /// Returns the indices and weights of batches drawn by priority.
-fn draws(ring: &Ring, options: &PriorityOptions) -> Vec<(Vec<i64>, Vec<u32>)> {
+fn draws(ring: &Ring, options: &PriorityOptions) -> Vec<(Vec<RowIndex>, Vec<u32>)> {
     let options = SamplerOptions::seeded(5).history(3).priority(options.clone());
     let mut sampler = ring.sampler(options).unwrap();
     let mut draw = || {
         let batch = sampler.sample(64).unwrap();
         let weights = batch.column::<f32>("weight").unwrap();
-        (batch.index().clone(), weights.iter().map(|weight| weight.to_bits()).collect())
+        (batch.index(), weights.iter().map(|weight| weight.to_bits()).collect())
     };
     (0..4).map(|_| draw()).collect()
 }

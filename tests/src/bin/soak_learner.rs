@@ -46,7 +46,7 @@ fn look(batch: Result<Batch, SampleError>) -> Result<(), Box<dyn Error>> {
     let (lives, checks) = (batch.column::<u64>(&life)?, batch.column::<u64>(&check)?);
     let pixels = batch.column::<u64>(&pixels)?;
     for (b, index) in batch.index().into_iter().enumerate() {
-        let (lane, seq) = (u32::try_from(index >> 48)?, u64::try_from(index % (1 << 48))?);
+        let (lane, seq) = (index.lane(), index.seq());
         // The last place of the history holds the drawn row.
         let (life, check) = (lives[[b, 1]], checks[[b, 1]]);
         let pixels = (0..PIXELS).map(|k| pixels[[b, 1, k]]);

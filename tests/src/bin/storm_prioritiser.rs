@@ -4,7 +4,7 @@
 use std::env;
 use std::error::Error;
 
-use backcast_core::{Base, PriorityOptions, Ring, RowIndex, SampleError, SamplerOptions};
+use backcast_core::{Base, PriorityOptions, Ring, SampleError, SamplerOptions};
 use backcast_tests::storm::mix;
 
 /// Priorities set at a time: so many that many a kill hits a change.
@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             Err(error) => return Err(error.into()),
         };
         if rows == "odd" {
-            index.retain(|index| RowIndex(*index).seq() % 2 == 1);
+            index.retain(|index| index.seq() % 2 == 1);
         }
         let mut priorities = Vec::new();
         for _ in &index {

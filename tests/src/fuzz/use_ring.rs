@@ -108,11 +108,11 @@ fn draw(sampler: &mut Sampler, dice: &mut Dice, tally: &mut Tally) {
     let mut index = batch.index();
     gather(sampler, &index, tally);
     let random: [i64; 2] = dice.random();
-    index.extend(random);
+    index.extend(random.map(RowIndex));
     gather(sampler, &index, tally);
 }
 
-fn gather(sampler: &mut Sampler, index: &[i64], tally: &mut Tally) {
+fn gather(sampler: &mut Sampler, index: &[RowIndex], tally: &mut Tally) {
     match sampler.gather(index) {
         Ok(batch) => {
             count(tally, "gather", "works");
@@ -130,7 +130,6 @@ fn gather(sampler: &mut Sampler, index: &[i64], tally: &mut Tally) {
 fn check(batch: &Batch, sampler: &Sampler) {
     let lanes = sampler.ring().lanes();
     for index in batch.index() {
-        let index = RowIndex(index);
         assert!(index.0 >= 0 && index.lane() < lanes.min(MAX_LANES), "{index:?}");
     }
     let ages = batch.column::<i64>("age").expect("age");

@@ -11,8 +11,8 @@ use std::process::{Child, Command, Stdio};
 
 use backcast_budget::skipped;
 use backcast_core::{
-    AutoresetMode, Base, Batch, Boundary, Element, Ring, RingOptions, Role, SamplerOptions, Step,
-    WriterOptions,
+    AutoresetMode, Base, Batch, Boundary, Element, Ring, RingOptions, Role, RowIndex,
+    SamplerOptions, Step, WriterOptions,
 };
 use backcast_tests::peer::{check, schema, value};
 use tempfile::TempDir;
@@ -102,7 +102,7 @@ fn draws(ring: &Ring) -> Result<Vec<String>, Box<dyn Error>> {
         let mut sampler = ring.sampler(options)?;
         for _ in 0..3 {
             let batch = sampler.sample(64)?;
-            let index: Vec<String> = batch.index().iter().map(i64::to_string).collect();
+            let index: Vec<String> = batch.index().iter().map(RowIndex::to_string).collect();
             lines.push(format!("index {}", index.join(" ")));
             let mut keys: Vec<&str> = batch.keys().collect();
             keys.sort_unstable();

@@ -182,8 +182,8 @@ fn episodes_of(batch: &Batch, layout: EpisodeLayout) -> Vec<(usize, u64, u64)> {
             let lengths = batch.column::<i64>("length").unwrap();
             let places = mask.shape()[1];
             let items = index.iter().zip(&lengths).enumerate();
-            let item = |(item, (index, length)): (usize, (&i64, &i64))| {
-                let (lane, first) = (RowIndex(*index).lane() as usize, RowIndex(*index).seq());
+            let item = |(item, (index, length)): (usize, (&RowIndex, &i64))| {
+                let (lane, first) = (index.lane() as usize, index.seq());
                 let length = u64::try_from(*length).unwrap();
                 for place in 0..places {
                     let there = (place as u64) < length;
@@ -210,7 +210,7 @@ fn episodes_of(batch: &Batch, layout: EpisodeLayout) -> Vec<(usize, u64, u64)> {
                 offsets.iter().map(|at| usize::try_from(*at).unwrap()).collect();
             assert_eq!((offsets[0], *offsets.last().unwrap()), (0, batch.len()));
             let item = |ends: &[usize]| {
-                let row = RowIndex(index[ends[0]]);
+                let row = index[ends[0]];
                 let (lane, first) = (row.lane() as usize, row.seq());
                 for (at, step) in (ends[0]..ends[1]).zip(0_u64..) {
                     assert_eq!(index[at], row.0 + step.cast_signed());
@@ -316,7 +316,7 @@ fn episodes_are_drawn_alike_however_long_they_are() {
     let starts: Vec<u64> = starts.collect();
     let mut counts = BTreeMap::new();
     for index in sampler.sample(3_000).unwrap().index() {
-        let at = starts.partition_point(|first| *first <= RowIndex(index).seq());
+        let at = starts.partition_point(|first| *first <= index.seq());
         *counts.entry(starts[at - 1]).or_default() += 1;
     }
     let found = chi_square(&counts, 30);
@@ -354,7 +354,7 @@ fn draws_repeat_with_every_kind_of_memory_and_after_a_state() {
         for firsts in &firsts {
             let batch = sampler.sample(6).unwrap();
             let drawn = episodes_of(&batch, of.layout).into_iter();
-            let drawn: Vec<i64> = drawn.map(|(_, first, _)| RowIndex::new(0, first).0).collect();
+            let drawn: Vec<_> = drawn.map(|(_, first, _)| RowIndex::new(0, first)).collect();
             assert_eq!(&drawn, firsts);
             let mut again = model.ring.sampler(sampler.state()).unwrap();
             assert_eq!(again.state(), sampler.state());

@@ -7,7 +7,7 @@ use backcast_layout::{DType, LearnedColumn, LearnedCounters, LearnedTable, Learn
 use super::options::LearnedOptions;
 use crate::element::Element;
 use crate::error::{BadRowIndex, LearnedError};
-use crate::index::RowIndex;
+use crate::index::{AsRowIndex, RowIndex, numbers};
 use crate::ring::Ring;
 use crate::table_lock::{LockLimits, locked};
 
@@ -87,7 +87,7 @@ impl LearnedValues {
     pub fn update<T: Element>(
         &self,
         column: &str,
-        index: &[i64],
+        index: &[impl AsRowIndex],
         values: &[T],
     ) -> Result<u64, LearnedError> {
         self.typed::<T>(column)?;
@@ -99,9 +99,10 @@ impl LearnedValues {
     /// wrong.
     pub fn update_bytes(
         &self,
-        index: &[i64],
+        index: &[impl AsRowIndex],
         values: &[(&str, &[u8])],
     ) -> Result<u64, LearnedError> {
+        let index = numbers(index);
         self.table.check_not_removed()?;
         let rows = self.rows();
         let mut columns = Vec::with_capacity(values.len());
@@ -142,7 +143,7 @@ impl LearnedValues {
     pub fn values<T: Element>(
         &self,
         column: &str,
-        index: &[i64],
+        index: &[impl AsRowIndex],
     ) -> Result<(Vec<T>, Vec<bool>), LearnedError> {
         self.typed::<T>(column)?;
         let (bytes, set) = self.value_bytes(column, index)?;
@@ -156,8 +157,9 @@ impl LearnedValues {
     pub fn value_bytes(
         &self,
         column: &str,
-        index: &[i64],
+        index: &[impl AsRowIndex],
     ) -> Result<(Vec<u8>, Vec<bool>), LearnedError> {
+        let index = numbers(index);
         self.table.check_not_removed()?;
         let ((at, column), rows) = (self.column(column)?, self.rows());
         let size = column.dtype.size();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use backcast_core::{
-    AutoresetMode, Boundary, DType, Ring, RingOptions, Sampler, SamplerOptions, Schema,
+    AutoresetMode, Boundary, DType, Ring, RingOptions, RowIndex, Sampler, SamplerOptions, Schema,
     StepColumns, WriterOptions,
 };
 
@@ -28,7 +28,7 @@ fn uneven() -> Ring {
     ring
 }
 
-fn counts(sampler: &mut Sampler, batches: usize) -> BTreeMap<i64, u32> {
+fn counts(sampler: &mut Sampler, batches: usize) -> BTreeMap<RowIndex, u32> {
     let mut counts = BTreeMap::new();
     for _ in 0..batches {
         for index in sampler.sample(500).unwrap().index() {
@@ -84,14 +84,14 @@ fn whole_windows_are_drawn_uniformly_and_nothing_else_is() {
         let options = SamplerOptions::seeded(5).history(history).future(future);
         let mut whole = ring.sampler(options.clone().boundary(Boundary::Reject)).unwrap();
         let mut masked = ring.sampler(options).unwrap();
-        let index: Vec<i64> = counts(&mut masked, 230).into_keys().collect();
+        let index: Vec<RowIndex> = counts(&mut masked, 230).into_keys().collect();
         let batch = masked.gather(&index).unwrap();
         let full = |key: &str| -> Vec<bool> {
             let mask = batch.column::<bool>(key).unwrap();
             mask.outer_iter().map(|row| row.iter().all(|there| *there)).collect()
         };
         let places = index.iter().zip(full("mask")).zip(full("future_mask"));
-        let expected: Vec<i64> = places
+        let expected: Vec<RowIndex> = places
             .filter_map(|((index, past), future)| (past && future).then_some(*index))
             .collect();
         let batches = expected.len();

@@ -28,7 +28,7 @@ fn a_ring_that_is_not_full_shows_nothing_that_was_never_written() {
     for boundary in [Boundary::Mask, Boundary::Clamp] {
         let options = SamplerOptions::seeded(1).history(4).future(4).boundary(boundary);
         let batch = ring.sampler(options).unwrap().sample(200).unwrap();
-        assert!(batch.index().iter().all(|index| *index < 2));
+        assert!(batch.index().iter().all(|index| index.seq() < 2));
         let written = [0.0, 1.0, 2.0, 3.0];
         for key in ["obs", "next_obs", "future/obs", "future/next_obs"] {
             let values = floats(&batch, key);

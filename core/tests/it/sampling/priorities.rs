@@ -56,7 +56,7 @@ fn chi_square(sampler: &mut Sampler, index: &[i64], expected: &[f64]) -> (f64, f
     let draws = 400 * 250;
     for _ in 0..400 {
         for index in sampler.sample(250).unwrap().index() {
-            *counts.get_mut(&index).expect("a row without a priority was drawn") += 1.0;
+            *counts.get_mut(&index.0).expect("a row without a priority was drawn") += 1.0;
         }
     }
     let total: f64 = expected.iter().sum();
@@ -138,8 +138,8 @@ fn weights_are_those_of_the_probabilities() {
             let (batch, same) = (by_batch.sample(40).unwrap(), by_table.sample(40).unwrap());
             assert_eq!(batch.index(), same.index());
             let index = transitions(&ring);
-            let priority = |drawn: &i64| {
-                let at = index.iter().position(|index| index == drawn).unwrap();
+            let priority = |drawn: &RowIndex| {
+                let at = index.iter().position(|index| drawn == index).unwrap();
                 priorities[at]
             };
             let drawn: Vec<f64> = batch.index().iter().map(priority).collect();
@@ -222,7 +222,7 @@ fn new_rows_enter_at_the_largest_priority_and_the_first_at_one() {
     let mut actor = Actor::of(&ring);
     actor.episode(5, End::Terminated);
     let mut by_table = sampler(&ring, 1, plain().beta(1.0).normalize(WeightNorm::Table));
-    assert!(by_table.sample(8).unwrap().index().iter().all(|index| *index < 5));
+    assert!(by_table.sample(8).unwrap().index().iter().all(|index| index.seq() < 5));
     assert_eq!(by_table.update_priorities(&[0, 1], &[4.0, 0.5]).unwrap(), 0);
     assert_eq!(weights(&mut by_table, &[0, 1, 2]), [0.125, 1.0, 0.5]);
     actor.episode(3, End::Terminated);
@@ -244,8 +244,8 @@ fn what_a_boundary_refuses_is_drawn_again_and_the_rest_keeps_its_ratios() {
     let strided = SamplerOptions::from(crate::strided(&ring, seeded.clone(), 2).unwrap());
     for options in [seeded.clone().boundary(Boundary::Reject), strided] {
         let mut uniform = ring.sampler(options.clone()).unwrap();
-        let allowed: BTreeSet<i64> =
-            (0..20).flat_map(|_| uniform.sample(250).unwrap().index()).collect();
+        let drawn = (0..20).flat_map(|_| uniform.sample(250).unwrap().index());
+        let allowed: BTreeSet<i64> = drawn.map(i64::from).collect();
         let kept = index.iter().zip(&priorities).filter(|(index, _)| allowed.contains(index));
         let (index, priorities): (Vec<i64>, Vec<f64>) = kept.unzip();
         assert!((6..70).contains(&index.len()), "{}", index.len());

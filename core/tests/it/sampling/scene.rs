@@ -52,7 +52,7 @@ impl Scene {
         let (obs, last) = ([self.count + 1], [self.count + 2]);
         self.count += 2;
         let columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
-        let mut columns = if ends { columns.with_final("obs", &last).unwrap() } else { columns };
+        let columns = if ends { columns.with_final("obs", &last).unwrap() } else { columns };
         let (terminated, truncated) = ([ends && !truncated], [ends && truncated]);
         let step = columns.step(&terminated, &truncated).unwrap();
         self.writer(place).append(&step).unwrap();
@@ -138,7 +138,7 @@ pub(super) fn drawn_from_queue(scene: &mut Scene, mut sampler: Sampler) -> (Vec<
     let mut found = Vec::new();
     let mut draw = || match sampler.sample(1) {
         Ok(batch) => {
-            found.extend(batch.index());
+            found.extend(batch.index().into_iter().map(i64::from));
             true
         }
         Err(SampleError::TimedOut { .. }) => false,

@@ -79,7 +79,7 @@ fn every_selector_draws_the_multiples_of_the_stride_and_the_ends_of_episodes() {
                 let batch = if of_all { eligible.len() } else { 200 * eligible.len() };
                 let mut counts = BTreeMap::<i64, f64>::new();
                 for index in sampler.sample(batch).unwrap().index() {
-                    *counts.entry(index).or_default() += 1.0;
+                    *counts.entry(index.0).or_default() += 1.0;
                 }
                 let found: BTreeSet<i64> = counts.keys().copied().collect();
                 assert_eq!(found, eligible, "{name}, {windows:?}, {acts} acts");

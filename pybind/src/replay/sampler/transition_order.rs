@@ -139,7 +139,8 @@ impl TransitionOrder {
         let position = required(position, "position", "numbers of transitions, from 0 up")?;
         let given = convert::int64s_of_any_shape(position, "position", ErrorClass::Sample)?;
         let find = |order: &CoreOrder, position: i64| {
-            u64::try_from(position).ok().and_then(|position| order.index_at(position))
+            let position = u64::try_from(position).ok()?;
+            order.index_at(position).map(i64::from)
         };
         self.look_up(py, &given, missing, find, |at, number, len| {
             format!("position[{at}] is {number}; give numbers from 0, fewer than {len} transitions")

@@ -425,8 +425,8 @@ fn check_strata(
     Ok(())
 }
 
-fn rows(index: &[i64]) -> Vec<Row> {
-    index.iter().map(|i| (RowIndex(*i).lane() as usize, RowIndex(*i).seq())).collect()
+fn rows(index: &[RowIndex]) -> Vec<Row> {
+    index.iter().map(|row| (row.lane() as usize, row.seq())).collect()
 }
 
 /// Returns `sqrt(n)` times the largest distance between the distribution of numbers and the uniform
