@@ -15,6 +15,7 @@ import backcast as bc
 import numpy as np
 from backcast import errors
 from backcast.envs import Collector, PortfolioEnv, PortfolioVectorEnv
+from both_faces import faces
 from gymnasium import spaces
 from refusal import prices
 
@@ -426,4 +427,4 @@ def page(place: Path, files: Path) -> str:
             text += f"\n## {heading}\n\n```text\n{said}\n```\n"
         said = "\n\n".join(map(newcomer.runs, COMMANDS))
         text += f"\n## In a shell\n\n```text\n{said}\n```\n"
-    return text
+    return text + faces()
