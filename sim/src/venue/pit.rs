@@ -12,8 +12,6 @@ use crate::{
 
 /// Maximum price ticks that a marketable order of a background agent walks through the book.
 const MOST_SLIP: i32 = 50;
-/// Price ticks beyond the touch from which the worst price of an order is looked up in the book.
-const NEAR: i32 = 64;
 
 /// Identity of an open order. Unique until 2^32 orders have come to its symbol; in a call auction,
 /// unique within a tick.
@@ -142,14 +140,20 @@ impl Pit<'_> {
         if price < 1 {
             return Err(OrderReject::NoPrice { price });
         }
-        let worst = if kind == OrderKind::Marketable && side == Side::Buy {
-            self.worst_price(price, quantity)
-        } else {
-            price
+        // An auction may trade up to the top of the window.
+        let highest = if self.auction.is_some() { self.book.window().1 } else { i32::MAX };
+        let immediate = kind == OrderKind::Marketable;
+        let limit = if immediate && side == Side::Buy { price.min(highest) } else { price };
+        let place = match self.ledger.admit(account, self.symbol, side, quantity, limit) {
+            // What the limit would cost is too much. The orders in the book may be cheaper.
+            Err(OrderReject::NoCash { .. }) if immediate && self.auction.is_none() => {
+                let worst = self.worst_price(account, limit, quantity);
+                self.ledger.admit(account, self.symbol, side, quantity, worst)?
+            }
+            admitted => admitted?,
         };
-        let place = self.ledger.admit(account, self.symbol, side, quantity, worst)?;
         let now = self.now as u32;
-        let new = NewOrder { owner: account, place, side, kind, price: worst, quantity, now };
+        let new = NewOrder { owner: account, place, side, kind, price: limit, quantity, now };
         if self.auction.is_some() {
             return self.enter(new);
         }
@@ -183,26 +187,23 @@ impl Pit<'_> {
         Ok(Placed { filled: 0, resting: Some(id) })
     }
 
-    /// Returns an upper bound of the prices at which a marketable buy limited at `price` would
-    /// trade now.
-    #[inline]
-    fn worst_price(&self, price: i32, quantity: i32) -> i32 {
-        let Some(ask) = self.book.best_ask() else {
-            // An auction may trade up to the top of the window; an empty book trades nothing.
-            let highest = if self.auction.is_some() { self.book.window().1 } else { 0 };
-            return price.min(highest);
+    /// Returns the highest price at which a marketable buy of `account` limited at `price` would
+    /// trade now; 0 if it would not trade.
+    fn worst_price(&self, account: u16, price: i32, quantity: i32) -> i32 {
+        // The account's own orders are cancelled instead of traded with.
+        let own = |at: i32| -> i32 {
+            let open = self.ledger.open_slots(account, self.symbol);
+            let open = open.filter_map(|slot| self.book.order(slot));
+            open.filter(|order| order.price == at).map(|order| order.quantity).sum()
         };
-        if price <= ask.saturating_add(NEAR) {
-            return price;
-        }
-        let (mut left, mut worst) = (quantity, ask);
+        let (mut left, mut worst) = (quantity, 0);
         self.book.for_each_level(Side::Sell, |at, shares| {
-            if at > price {
-                return false;
+            let others = if at > price { 0 } else { shares - own(at) };
+            if others > 0 {
+                worst = at;
+                left -= others;
             }
-            worst = at;
-            left -= shares;
-            left > 0
+            at < price && left > 0
         });
         worst
     }

@@ -1,7 +1,8 @@
 //! Orders from outside: latency, fills, limits, profit.
 
 use backcast_sim::{
-    CASH_PER_TICK, Limits, Market, MarketConfig, OrderKind, OrderReject, Preset, Side, SlotRequest,
+    CASH_PER_TICK, FeeSchedule, Limits, Market, MarketConfig, OrderKind, OrderReject, Preset, Side,
+    SlotRequest,
 };
 
 fn market(config: &MarketConfig) -> Market {
@@ -165,6 +166,65 @@ fn an_own_order_in_the_way_is_cancelled_instead_of_traded_with() {
     assert!(fills.iter().all(|fill| !fill.maker && fill.side == Side::Buy), "{fills:?}");
     assert_eq!(market.ledger().open_shares(0, 0).1, 0, "the sell order is gone");
     market.check().unwrap();
+}
+
+/// Returns a market of two slots and one patient agent, and the ask of 10 shares of each slot, at
+/// 100.10 and at 100.20.
+fn two_asks(cash: i64, fees: FeeSchedule) -> Market {
+    let mut config = Preset::Normal.config();
+    let population = &mut config.population;
+    population.maker.count = 0;
+    population.noise.count = 1;
+    population.noise.wait = 1e7;
+    population.value.count = 0;
+    population.signal.count = 0;
+    population.executor.count = 0;
+    config.fees = fees;
+    config.slots.push(config.slots[0]);
+    config.slots[0].account.cash = cash;
+    let mut market = Market::new(&config, 1).unwrap();
+    market.send(0, 0, SlotRequest::limit(Side::Sell, 10_010, 10)).unwrap();
+    market.send(1, 0, SlotRequest::limit(Side::Sell, 10_020, 10)).unwrap();
+    market.tick();
+    market
+}
+
+const FREE: FeeSchedule = FeeSchedule { maker_ppm: 0, taker_ppm: 0, borrow_ppm_per_day: 0 };
+
+#[test]
+fn a_market_buy_goes_on_past_an_own_order_as_far_as_a_limit_allows() {
+    let limited = SlotRequest::Submit {
+        side: Side::Buy,
+        kind: OrderKind::Marketable,
+        price: 10_020,
+        quantity: 10,
+    };
+    for request in [limited, SlotRequest::market(Side::Buy, 10)] {
+        let mut market = two_asks(1_000_000_000, FREE);
+        market.send(0, 0, request).unwrap();
+        market.tick();
+        let fills: Vec<_> =
+            market.fills(0).unwrap().iter().map(|fill| (fill.price, fill.quantity)).collect();
+        assert_eq!(fills, [(10_020, 10)], "{request:?}");
+        assert_eq!(market.ledger().open_shares(0, 0), (0, 0), "the own order is gone");
+        market.check().unwrap();
+    }
+}
+
+#[test]
+fn an_immediate_buy_needs_the_cash_of_the_highest_price_at_which_it_trades() {
+    let price = 10_020 * 10 * CASH_PER_TICK;
+    for (cash, filled) in [(price - 1, None), (price, Some(10))] {
+        for limit in [10_020, 10_050, 10_090, i32::MAX] {
+            let mut market = two_asks(cash, FREE);
+            let (side, kind) = (Side::Buy, OrderKind::Marketable);
+            let request = SlotRequest::Submit { side, kind, price: limit, quantity: 10 };
+            market.send(0, 0, request).unwrap();
+            market.tick();
+            let placed = market.reports(0).unwrap()[0].result;
+            assert_eq!(placed.ok().map(|placed| placed.filled), filled, "{cash} {limit}");
+        }
+    }
 }
 
 #[test]
