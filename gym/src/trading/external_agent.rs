@@ -367,8 +367,7 @@ fn touch(market: &Market, symbol: u16, side: Side) -> i32 {
 
 /// Cuts a purchase at `price` to the limits and the free cash, fees included.
 fn affordable(market: &Market, room: Room, price: i32, wanted: i64) -> i64 {
-    let fees = market.config().fees;
-    let ppm = i128::from(fees.taker_ppm.max(fees.maker_ppm).max(0));
+    let ppm = i128::from(market.config().fees.largest_ppm());
     let share = i128::from(price.max(1)) * i128::from(CASH_PER_TICK);
     // One unit more a share covers every rounding of the fee.
     let share = share + share * ppm / 1_000_000 + 1;

@@ -47,6 +47,16 @@ pub struct FeeSchedule {
     pub borrow_ppm_per_day: i32,
 }
 
+impl FeeSchedule {
+    /// Returns the larger of the two fees on the notional, at least 0. An order may trade on
+    /// arrival or later.
+    #[must_use]
+    pub const fn largest_ppm(&self) -> i32 {
+        let larger = if self.maker_ppm > self.taker_ppm { self.maker_ppm } else { self.taker_ppm };
+        if larger > 0 { larger } else { 0 }
+    }
+}
+
 /// One account; a cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
@@ -337,7 +347,7 @@ impl Ledger {
                     });
                 }
                 let needed = quantity.saturating_mul(i64::from(worst) * CASH_PER_TICK);
-                let needed = needed.saturating_add(self.fee(needed, self.fees.taker_ppm).max(0));
+                let needed = needed.saturating_add(self.fee(needed, self.fees.largest_ppm()));
                 let free = entry.cash - entry.reserved;
                 if needed > free {
                     return Err(OrderReject::NoCash { needed, free });

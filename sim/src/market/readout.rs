@@ -346,8 +346,8 @@ impl Market {
         Ok(shares)
     }
 
-    /// Returns the cash that a slot's purchases on their way need at their worst prices, taker fees
-    /// included, in cash units.
+    /// Returns the cash that a slot's purchases on their way need at their worst prices, the larger
+    /// of the two fees included, in cash units.
     ///
     /// # Errors
     /// See [`Market::fills`].
@@ -358,7 +358,8 @@ impl Market {
                 let notional = i128::from(price)
                     * i128::from(quantity)
                     * i128::from(crate::ledger::CASH_PER_TICK);
-                cash += notional + notional * i128::from(self.config.fees.taker_ppm) / 1_000_000;
+                cash +=
+                    notional + notional * i128::from(self.config.fees.largest_ppm()) / 1_000_000;
             }
         }
         Ok(i64::try_from(cash).unwrap_or(i64::MAX))

@@ -228,6 +228,24 @@ fn an_immediate_buy_needs_the_cash_of_the_highest_price_at_which_it_trades() {
 }
 
 #[test]
+fn an_order_needs_cash_for_the_larger_of_the_two_fees() {
+    let price = 10_000 * 10 * CASH_PER_TICK;
+    for (maker_ppm, taker_ppm, fee) in [(300, 100, 300), (100, 300, 300), (-100, 100, 100)] {
+        let needed = price + price * fee / 1_000_000;
+        for (cash, accepted) in [(needed - 1, false), (needed, true)] {
+            let mut market = two_asks(cash, FeeSchedule { maker_ppm, taker_ppm, ..FREE });
+            market.send(0, 0, SlotRequest::limit(Side::Buy, 10_000, 10)).unwrap();
+            market.tick();
+            market.send(1, 0, SlotRequest::market(Side::Sell, 10)).unwrap();
+            market.tick();
+            let filled = market.totals(0).unwrap().bought;
+            assert_eq!(filled, if accepted { 10 } else { 0 }, "{maker_ppm} {taker_ppm} {cash}");
+            assert!(market.cash(0).unwrap() >= 0);
+        }
+    }
+}
+
+#[test]
 fn a_full_queue_refuses_the_next_request() {
     let mut config = Preset::Normal.config();
     config.slots[0].latency_ticks = 1_000;
