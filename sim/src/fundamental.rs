@@ -226,9 +226,7 @@ impl Fundamental {
             if self.stream.chance(hits) {
                 self.log += config.jump_sd * self.stream.normal();
             }
-            while self.live > 0 && self.news[0].left(now) == 0 {
-                self.forget(0);
-            }
+            self.forget_faded(now);
         }
         self.log += self.sd * self.stream.normal()
             + (config.drift_per_day + config.reversion_per_day * (self.start - self.log)) / DAY;
@@ -241,10 +239,22 @@ impl Fundamental {
         self.log = (self.log + shock).clamp(0.7, 18.0);
         self.value = self.log.exp();
         if usize::from(self.live) == LIVE_NEWS {
+            self.forget_faded(news.since);
+        }
+        if usize::from(self.live) == LIVE_NEWS {
             self.forget(0);
         }
         self.news[usize::from(self.live)] = news;
         self.live += 1;
+    }
+
+    /// Removes the events that have faded: a short one may stand behind a long one.
+    fn forget_faded(&mut self, now: u64) {
+        for at in (0..usize::from(self.live)).rev() {
+            if self.news[at].left(now) == 0 {
+                self.forget(at);
+            }
+        }
     }
 
     fn forget(&mut self, at: usize) {
