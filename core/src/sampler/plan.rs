@@ -233,7 +233,8 @@ impl BatchPlan {
             };
             builder.step(name, DType::Bool, &[], Source::Flag(flag));
         }
-        builder.history = selection.longest();
+        let longest = form.sequence().map(|of| of.length).or(selection.longest());
+        builder.history = longest;
         if let Some(history) = builder.history {
             let (steps, oldest) = (Some(history as usize), builder.oldest());
             builder.whole(key::MASK, DType::Bool, &[], Source::Mask, steps, oldest, (0, 0));
@@ -250,7 +251,7 @@ impl BatchPlan {
         if let Some(n_step) = n_step {
             builder.n_step(schema, selection, n_step);
         }
-        builder.history = selection.longest();
+        builder.history = longest;
         builder.learned(extra.learned);
         let mut plan = builder.plan;
         let summed = n_step.into_iter().flat_map(NStep::columns);

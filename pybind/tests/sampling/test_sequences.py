@@ -122,6 +122,17 @@ def test_columns_learned_values_copies_and_threads_go_with_sequences() -> None:
             np.testing.assert_array_equal(batch.index, index)
 
 
+def test_sequences_that_show_only_values_at_the_start_have_a_mask() -> None:
+    buf = filled(steps=200, ends=ENDS)
+    table = buf.table("values", learned={"value": "f4"})
+    shown = bc.Sequence(6, stride=6, first=["reward", "action"])
+    named = buf.sampler(seed=1, form=shown, columns=["reward", "action"], learned=table)
+    every = buf.sampler(seed=1, form=bc.Sequence(6, stride=6))
+    batch = named.sample(32)
+    assert (batch["reward"].shape, batch["value"].shape) == ((32,), (32, 6))
+    np.testing.assert_array_equal(batch["mask"], every.sample(32)["mask"])
+
+
 def test_priorities_are_those_of_the_starts() -> None:
     buf = filled(steps=200, ends=ENDS)
     form = bc.Sequence(8, stride=4)
