@@ -180,6 +180,13 @@ pub enum SampleError {
          be copied; create the ring with a larger capacity"
     )]
     Outrun { attempts: u32 },
+    /// Hardly a transition that has a priority has a window that the boundary accepts.
+    #[error(
+        "gave up after {attempts} draws by priority for one item: the transitions whose windows \
+         the boundary accepts have too small a part of all priorities; ask for shorter windows or \
+         for boundary \"mask\", or give those transitions larger priorities"
+    )]
+    Unlikely { attempts: u32 },
     /// An index that names no transition.
     #[error(
         "index[{position}] = {index} (lane {lane}, row {seq}) is not a transition of this ring: \

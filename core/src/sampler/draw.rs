@@ -149,7 +149,8 @@ impl Sampler {
     }
 
     /// Begins a batch of a selector. If this process was stopped after it read the ranges, all rows
-    /// may be overwritten before they are chosen or get leaves: the ranges are read again.
+    /// may be overwritten before they are chosen or get leaves: the ranges are read again. Ranges
+    /// that did not change meanwhile have nothing to draw.
     fn begin_chosen(&mut self, items: usize) -> Result<(), SampleError> {
         let batch = self.batch_number();
         let Some(chosen) = &mut self.chosen else { return Ok(()) };
@@ -158,18 +159,15 @@ impl Sampler {
             if chosen.begin(&mut self.rng, (batch, items), &mut self.eligibility)? {
                 return Ok(());
             }
-            let again = has_leaves || self.eligibility.is_overtaken();
+            let overtaken = self.eligibility.is_overtaken();
+            let read: Vec<_> = self.eligibility.ranges().iter().cloned().collect();
             self.eligibility.refresh();
-            if !again {
-                break;
+            let moved = has_leaves && !self.eligibility.ranges().iter().eq(&read);
+            if !overtaken && !moved {
+                return Err(self.nothing());
             }
         }
-        let is_outrun = has_leaves && self.eligibility.longest_run() > 0;
-        Err(if is_outrun || self.eligibility.is_overtaken() {
-            SampleError::Outrun { attempts: LOOKS }
-        } else {
-            self.nothing()
-        })
+        Err(SampleError::Outrun { attempts: LOOKS })
     }
 
     /// Returns the error that says why nothing can be drawn. O(rows).

@@ -168,7 +168,9 @@ impl Sampler {
 
 /// Returns whether a draw failed for the rows that the ring has, so that others may mend it.
 fn found_too_few(error: &SampleError) -> bool {
-    use SampleError::{Empty, EmptyLanes, Form, NoHistory, NoStride, NoWindow, Outrun, TooFew};
+    use SampleError::{
+        Empty, EmptyLanes, Form, NoHistory, NoStride, NoWindow, Outrun, TooFew, Unlikely,
+    };
 
     match error {
         Form(of) => matches!(of, FormError::NoSequence { .. } | FormError::NoneComplete { .. }),
@@ -176,6 +178,7 @@ fn found_too_few(error: &SampleError) -> bool {
         | EmptyLanes { .. }
         | TooFew { .. }
         | Outrun { .. }
+        | Unlikely { .. }
         | NoWindow { .. }
         | NoStride { .. }
         | NoHistory { .. } => true,
@@ -199,8 +202,8 @@ mod tests {
     use crate::error::LimitedCall;
     use crate::limiter::limits::{LimiterCounts, RateLimiter};
     use crate::{
-        BatchesOptions, DType, PriorityOptions, Ring, RingOptions, SamplerOptions, Schema, Selector,
-        StepColumns, TableOptions, WriterOptions,
+        BatchesOptions, DType, PriorityOptions, Ring, RingOptions, SamplerOptions, Schema,
+        Selector, StepColumns, TableOptions, WriterOptions,
     };
 
     fn ring(limiter: RateLimiter) -> Ring {

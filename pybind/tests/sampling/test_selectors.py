@@ -116,6 +116,45 @@ def test_lanes_with_a_weight_that_hold_nothing_are_named() -> None:
             assert set(sampler.sample(4)["obs"]) == {100}
 
 
+def test_rows_of_lanes_with_a_weight_may_start_no_transition() -> None:
+    buf = bc.ReplayBuffer.create(None, {"obs": "i8"}, capacity=300, lanes=2)
+    with buf.writer(2, "disabled") as writer:
+        for t in range(4):
+            writer.append(obs=[t, t], terminated=[False] * 2, truncated=[False] * 2)
+            writer.restart([False, True])
+    sampler = buf.sampler(seed=1, select=bc.LaneWeights([0, 1]))
+    with pytest.raises(bc.errors.SampleError, match="above 0 for lane 1 only, and no transition"):
+        sampler.sample(4)
+
+
+@pytest.mark.parametrize(
+    "select", [bc.Priority(), bc.Priority(stratified=True), bc.Largest(), bc.Smallest()], ids=repr
+)
+def test_a_ring_at_rest_without_a_window_that_fits_says_so(
+    buf: bc.ReplayBuffer,
+    select: Any,  # noqa: ANN401
+) -> None:
+    for options, words in (
+        ({"history": 102, "boundary": "reject"}, "the longest of the ring's episodes has 100"),
+        ({"form": bc.Sequence(102)}, "no sequence"),
+    ):
+        sampler = buf.sampler(select=select, **options)
+        with pytest.raises(bc.errors.SampleError, match=words):
+            sampler.sample(1)
+        buf.remove_table("priority", force=True)
+
+
+def test_windows_that_hardly_have_a_priority_are_not_found(buf: bc.ReplayBuffer) -> None:
+    sampler = buf.sampler(seed=1, history=100, boundary="reject", select=bc.Priority(alpha=1))
+    index = buf.sampler(select="fifo").sample(200).index
+    fits = buf.sampler(history=100, boundary="reject", select="fifo").sample(2).index
+    sampler.update_priorities(index, np.where(np.isin(index, fits), 0.0, 6e4))
+    with pytest.raises(bc.errors.SampleError, match="too small a part of all priorities"):
+        sampler.sample(1)
+    sampler.update_priorities(fits, [6e4, 6e4])
+    assert set(sampler.sample(9).index) <= set(fits)
+
+
 @pytest.mark.parametrize(
     "select",
     ["lifo", bc.Recency(7.5), bc.LaneWeights([0.5, 2]), "lane_strata", bc.Largest(alpha=0.5)],

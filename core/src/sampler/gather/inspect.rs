@@ -16,6 +16,7 @@ use crate::sampler::Sampler;
 use crate::sampler::eligibility::{Candidate, MAX_REJECTIONS, number};
 use crate::sampler::options::Boundary;
 use crate::sampler::plan::ColumnSegment;
+use crate::sampler::selection::RowSelection;
 use crate::sampler::window::{RowHeaders, Window};
 
 /// Maximum attempts to copy a named row that the writer overwrites meanwhile.
@@ -188,16 +189,19 @@ impl Sampler {
         first: u32,
         irregular: &mut IrregularItems<'a>,
     ) -> Result<(), Stopped> {
+        let mut outrun = false;
         for attempt in first..MAX_ATTEMPTS {
             if attempt == MAX_REJECTIONS && !self.eligibility.build_index() {
                 return Err(Stopped::Moved);
             }
-            if self.eligibility.is_empty(attempt) {
+            let without = |chosen: &RowSelection| chosen.why_empty(attempt, &self.eligibility);
+            let empty = self.chosen.as_deref().and_then(without);
+            if self.eligibility.is_empty(attempt) || empty.is_some() {
                 if self.eligibility.is_overtaken() {
                     self.eligibility.refresh();
                     return Err(Stopped::Moved);
                 }
-                return Err(self.nothing().into());
+                return Err(empty.unwrap_or_else(|| self.nothing()).into());
             }
             let Self { eligibility, rng, chosen, .. } = self;
             let drawn = match chosen {
@@ -208,10 +212,19 @@ impl Sampler {
             match self.inspect(context, item, drawn, irregular)? {
                 Inspection::Found => return Ok(()),
                 Inspection::NoTransition | Inspection::Cut => {}
-                Inspection::Overtaken => self.note_overtaken(context)?,
+                Inspection::Overtaken => {
+                    outrun = true;
+                    self.note_overtaken(context)?;
+                }
             }
         }
-        Err(SampleError::Outrun { attempts: MAX_ATTEMPTS }.into())
+        let attempts = MAX_ATTEMPTS;
+        let by_priority = matches!(self.chosen.as_deref(), Some(RowSelection::Prioritised(_)));
+        Err(if by_priority && !outrun {
+            SampleError::Unlikely { attempts }.into()
+        } else {
+            SampleError::Outrun { attempts }.into()
+        })
     }
 
     fn inspect_named_row<'a>(

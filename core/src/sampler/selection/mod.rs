@@ -147,6 +147,15 @@ impl RowSelection {
         }
     }
 
+    /// Returns the error of an attempt for which nothing is left to choose, though the ring has
+    /// transitions.
+    pub(super) fn why_empty(&self, attempt: u32, eligibility: &Eligibility) -> Option<SampleError> {
+        match self {
+            Self::Weighted(of) => of.why_empty(attempt, eligibility),
+            _ => None,
+        }
+    }
+
     /// Returns lane and row that were chosen for an item, if there was one.
     pub(super) fn first_draw(&self, item: usize) -> Option<(usize, u64)> {
         match self {

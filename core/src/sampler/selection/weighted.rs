@@ -69,18 +69,38 @@ impl WeightedRows {
         rows.extend((0..items).map(|item| self.candidate(rng, eligibility, (batch, item), 0)));
         self.rows = rows;
         let ranges = eligibility.ranges();
-        let has_rows =
-            |lane: &usize| ranges.get(*lane).is_some_and(|of| !of.candidates().is_empty());
-        let has_weight = |lane: &usize| self.weight(*lane) > 0.0;
-        let lanes = 0..ranges.lanes();
-        if lanes.clone().any(|lane| has_weight(&lane) && has_rows(&lane)) {
-            return Ok(true);
+        let has_rows = |lane| ranges.get(lane).is_some_and(|of| !of.candidates().is_empty());
+        match self.without_weight(ranges.lanes(), has_rows) {
+            None => Ok(true),
+            Some(filled) if filled.is_empty() => Ok(false),
+            Some(filled) => Err(self.empty_lanes(ranges.lanes(), filled)),
         }
-        let filled: Vec<usize> = lanes.clone().filter(has_rows).collect();
-        if filled.is_empty() {
-            return Ok(false);
+    }
+
+    /// Returns the error of an attempt that draws among the index of starts, if all of them lie in
+    /// lanes without a weight.
+    pub(super) fn why_empty(&self, attempt: u32, eligibility: &Eligibility) -> Option<SampleError> {
+        if attempt < MAX_REJECTIONS {
+            return None;
         }
-        Err(SampleError::EmptyLanes { weighted: lanes.filter(has_weight).collect(), filled })
+        let lanes = eligibility.ranges().lanes();
+        let filled = self.without_weight(lanes, |lane| eligibility.starts().count_in(lane) > 0)?;
+        (!filled.is_empty()).then(|| self.empty_lanes(lanes, filled))
+    }
+
+    /// Returns the lanes that are filled, if none of them has a weight.
+    fn without_weight(
+        &self,
+        lanes: usize,
+        is_filled: impl Fn(usize) -> bool,
+    ) -> Option<Vec<usize>> {
+        let filled: Vec<usize> = (0..lanes).filter(|lane| is_filled(*lane)).collect();
+        filled.iter().all(|lane| self.weight(*lane) <= 0.0).then_some(filled)
+    }
+
+    fn empty_lanes(&self, lanes: usize, filled: Vec<usize>) -> SampleError {
+        let weighted = (0..lanes).filter(|lane| self.weight(*lane) > 0.0).collect();
+        SampleError::EmptyLanes { weighted, filled }
     }
 
     pub(super) fn first_draw(&self, item: usize) -> Option<(usize, u64)> {
