@@ -111,3 +111,20 @@ def test_a_resize_that_a_callback_stops_changes_nothing(place: Path) -> None:
         assert buf.capacity == 900
         assert buf.resize(5_000)["capacity"] == 5_001
     assert sys.exc_info() == (None, None, None)
+
+
+def test_a_queue_of_another_handle_waits_for_as_many_rows_as_the_grown_ring_holds(
+    place: Path,
+) -> None:
+    with (
+        bc.ReplayBuffer.create("grows", COLUMNS, capacity=4, dir=place) as buf,
+        bc.ReplayBuffer.attach("grows", dir=place) as other,
+        other.sampler(select=bc.Consume()) as sampler,
+    ):
+        with pytest.raises(bc.errors.SampleError, match="can offer at most 3 at a time"):
+            sampler.sample(10, timeout=0)
+        buf.resize(20)
+        with pytest.raises(bc.errors.WaitTimeoutError):
+            sampler.sample(10, timeout=0)
+        with pytest.raises(bc.errors.SampleError, match="can offer at most 19 at a time"):
+            sampler.sample(20, timeout=0)

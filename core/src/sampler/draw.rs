@@ -97,7 +97,13 @@ impl Sampler {
     #[inline]
     fn check_claimed(&self, batch: usize) -> Result<(), SampleError> {
         match self.chosen.as_deref() {
-            Some(RowSelection::Claimed(claimed)) => claimed.check(batch, self.ring.max_len()),
+            Some(RowSelection::Claimed(claimed)) => {
+                claimed.check(batch, self.ring.max_len()).or_else(|_| {
+                    // The ring may have grown since this handle mapped its lanes.
+                    self.ring.follow();
+                    claimed.check(batch, self.ring.max_len())
+                })
+            }
             _ => Ok(()),
         }
     }
