@@ -158,6 +158,12 @@ def test_priorities_are_those_of_the_starts() -> None:
     [
         ({"history": 4}, "sequences do not go with a history window"),
         ({"history": {"obs": 4}}, "sequences do not go with histories by column"),
+        ({"history": {"obs": None}}, "sequences do not go with histories by column"),
+        ({"history": {"reward": "first"}}, "sequences do not go with histories by column"),
+        (
+            {"history": 4, "columns": ["reward"], "form": bc.Sequence(8, first=["reward"])},
+            "sequences do not go with a history window",
+        ),
         ({"future": 4}, "sequences do not go with a future window"),
         ({"n_step": 3, "gamma": 0.9}, "sequences do not go with an n-step return"),
         ({"gamma": 0.9}, "sequences do not go with a discount"),

@@ -1,6 +1,9 @@
 //! Windows and returns of a sampler, as keywords of Python give them.
 
-use backcast_core::{Boundary, ColumnWindow, ColumnWindows, Form, SamplerOptions, SamplerState};
+use backcast_core::{
+    Boundary, ColumnWindow, ColumnWindows, Form, FormError, SampleError, SamplerOptions,
+    SamplerState,
+};
 use pyo3::Borrowed;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyString, PyTuple};
@@ -88,6 +91,12 @@ impl WindowOptions {
         let boundary = asked.boundary.or("mask").get("boundary", words)?;
         let (history, columns) = histories(asked.history, asked.columns)?;
         let (form, first) = asked.form.map(form::read).transpose()?.unwrap_or_default();
+        if let (Form::Sequence(_), Some(given)) = (form, asked.history) {
+            // Windows that only name columns, or those of `first`, are refused too.
+            let by_column = given.is_instance_of::<PyDict>();
+            let what = if by_column { "histories by column" } else { "a history window" };
+            return Err(SampleError::from(FormError::WithSequence { what }).into());
+        }
         let columns = form::with_first(columns, &first);
         let n_step = asked.n_step.map(|asked| count(asked, "n_step", 1, ErrorClass::Sample));
         let gamma = "a number, 0 to 1, or \"discount\" for the discounts of that column";
