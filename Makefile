@@ -13,6 +13,7 @@ CRATE ?= core
 BUDGET ?= 20
 FUZZ_SECONDS ?= 60
 STORM_KILLS ?= 50000
+STORM_PROGRAMS ?= 100000
 SOAK_SECONDS ?= 600
 HUNT_WINDOWS ?= 100000000
 # A separate package, whose lock file must follow the dependencies of the workspace.
@@ -104,8 +105,10 @@ fuzz-lib: tools ## Fuzz damaged rings, hostile peers, CSV and Parquet by coverag
 	  -max_len=16384 -len_control=0 -timeout=60 -rss_limit_mb=2048 -malloc_limit_mb=512 \
 	  -artifact_prefix=out/fuzz/$$target- -print_final_stats=1 out/fuzz/$$target || exit; done
 
-# Each storm prints its counts, and fails if it never hit the critical moments.
-storm: tools ## Kill writers, readers and daemons STORM_KILLS times each, and check every row: hours
+# Each storm prints its counts, and fails if it never hit the critical moments. The programs take an
+# hour of two cores.
+storm: $(STAMP)/dev native ## Kill writers, readers and daemons STORM_KILLS times each, check every row, and run STORM_PROGRAMS programs: hours
+	BACKCAST_PROGRAMS=$(STORM_PROGRAMS) $(PY) -m pytest --quiet -n 2 pybind/tests/programs/test_programs.py
 	BACKCAST_STORM_KILLS=$(STORM_KILLS) BACKCAST_STORM_RINGS=$$(( $(STORM_KILLS) / 20 )) \
 	  BACKCAST_STORM_STOPS=$$(( $(STORM_KILLS) * 4 )) BACKCAST_HUNT_WINDOWS=$(HUNT_WINDOWS) \
 	  cargo test --release -p backcast-tests --locked --test storm --test lease_storm --test lease_order_storm --test daemon_storm --test resize_storm --test priority_storm --test params_storm --test torn_hunt --test gather_hunt -- --nocapture

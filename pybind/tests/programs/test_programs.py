@@ -1,0 +1,67 @@
+"""Programs over the whole of replay against a plain model: half of fixed seeds, half of new ones.
+
+A program is data: steps that create, write, draw, gather, save, resize, fork and kill, made from a
+seed, for one process or two. Each step is taken by the model and by the library, and every row,
+batch, count and error class is compared. One that fails is shrunk and printed with its seed.
+
+- `model.py`, `model_tables.py`: what rows, windows, limits, priorities and claims mean.
+- `columns.py`: what a token, which stands for a row's values, looks like in every column.
+- `expect_*.py`, `batches.py`: what each step must lead to in a `world.py`.
+- `making.py`, `making_options.py`: programs from seeds. `pairs.py` counts what they put together.
+- `calls.py`, `second_process.py`, `run_python.py`: steps as calls of Python, in two processes.
+- `shrink.py`: the shortest program that fails alike.
+
+`BACKCAST_PROGRAMS=100000 pytest pybind/tests/programs/test_programs.py -n 2` runs that number, at
+any budget, as `make storm` does. A comment `KNOWN` marks a rule that keeps programs away from a
+defect of the library. Remove it with the defect: some program then covers the case.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from budgets import budget
+from making import make
+from run_python import ProgramError, run
+from second_process import Peers
+from shrink import explained
+
+# Random rows do not look like those of an environment, and leases block writers on purpose.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::backcast.errors.WriterWarning"),
+    pytest.mark.filterwarnings("ignore::backcast.errors.LeaseWarning"),
+]
+
+PROGRAMS = int(os.environ.get("BACKCAST_PROGRAMS", budget(2_000)))
+PARTS = max(20, PROGRAMS // 5_000)
+# One program in 8 has two processes.
+TWO_PROCESSES = 8
+
+
+@pytest.fixture(scope="module")
+def peers() -> Iterator[Peers]:
+    with Peers() as made:
+        yield made
+
+
+def seeds(part: int) -> list[int]:
+    """Return the seeds of a part, of which the first half is always the same."""
+    count = -(-PROGRAMS // PARTS)
+    fixed = [part * count + at for at in range((count + 1) // 2)]
+    fresh = secrets.randbits(40) * count
+    print(f"{count // 2} new seeds from {fresh} on")
+    return fixed + [fresh + at for at in range(count // 2)]
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_programs_do_what_the_model_says(part: int, place: Path, peers: Peers) -> None:
+    for at, seed in enumerate(seeds(part)):
+        program = make(seed, processes=2 if (at + part) % TWO_PROCESSES == 0 else 1)
+        try:
+            run(program, place, peers)
+        except ProgramError as failure:
+            pytest.fail(explained(failure, place, peers), pytrace=False)
