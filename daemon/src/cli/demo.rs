@@ -30,7 +30,9 @@ pub(crate) struct Args {
 
 /// Error of `--json` before `demo`.
 #[derive(Debug, Error)]
-#[error("`backcast demo` shows a table and writes its numbers to out/demo.json; leave --json out")]
+#[error(
+    "`backcast demo` prints a summary and writes its numbers to out/demo.json; leave --json out"
+)]
 struct DemoJson;
 
 impl Fails for DemoJson {
