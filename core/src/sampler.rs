@@ -6,14 +6,15 @@ mod draw;
 mod eligibility;
 mod episodes;
 mod form;
+mod gate;
 mod gather;
 mod hindsight;
 mod hooks;
-mod limited;
 mod named_rows;
 mod open;
 mod options;
 mod plan;
+mod plans;
 mod pool;
 mod prefetcher;
 mod prioritised;
@@ -23,59 +24,43 @@ mod selector;
 mod state;
 mod stats;
 mod steps;
+mod stream;
 mod transition_order;
 mod window;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use backcast_layout::{ClaimedReader, Kind, LearnedColumn, SegmentError};
-
 pub use self::batch::{Batch, BatchBuffers, BatchMut};
-use self::columns::SelectedColumns;
 pub use self::columns::{ColumnWindow, ColumnWindows};
-use self::eligibility::Eligibility;
-use self::episodes::EpisodeDraws;
 pub use self::episodes::{EpisodeLayout, WholeEpisodes};
 pub use self::form::{Form, Sequence};
+use self::gate::Gate;
+use self::gather::Gather;
 pub use self::gather::GatherTarget;
-use self::gather::Scratch;
-use self::hindsight::GoalDraws;
 pub use self::hindsight::{GoalStrategy, Hindsight};
 pub use self::hooks::Goals;
 use self::hooks::Hooks;
-use self::options::DrawOptions;
 pub use self::options::{BadBoundary, Boundary, SamplerOptions};
 pub use self::plan::{Arena, Axis, BatchPlan, View};
-use self::plan::{ExtraColumns, NStep};
 pub use self::pool::{ArenaBlock, ArenaPool};
 pub use self::prefetcher::{Batches, BatchesOptions};
-use self::prioritised::PrioritisedDraws;
 pub use self::rng::CounterRng;
-use self::selection::RowSelection;
+use self::selection::Selection;
 pub use self::selector::Selector;
 pub use self::state::SamplerState;
-use self::stats::AgeCounters;
+use self::stats::DrawCounts;
 pub use self::stats::SamplerStats;
 pub use self::steps::WindowSteps;
+use self::stream::DrawStream;
 pub use self::transition_order::TransitionOrder;
-use self::window::{StartRule, WindowExtent};
 use crate::error::{PriorityError, SampleError};
 use crate::index::AsRowIndex;
-use crate::limiter::draw_gate::DrawGate;
-use crate::priority::{PriorityOptions, check_beta};
+use crate::priority::PriorityOptions;
 use crate::ring::Ring;
 use crate::ring::notices::Notice;
-use crate::row_header::RowHeader;
-use crate::table::{LearnedOptions, LearnedValues};
 use crate::wait::Interrupt;
 
-/// Attempts per item of the last batch above which the start index is kept up to date.
-const FREQUENT: u64 = 3;
-/// Batches after which the names of the ring and of the tables are checked: files deleted by hand
-/// leave no mark.
-const NAME_CHECKS: u32 = 1024;
 /// Largest number of items in a batch: they are counted in 32 bits.
 pub const MAX_BATCH: usize = 1 << 24;
 
@@ -89,74 +74,39 @@ pub const MAX_BATCH: usize = 1 << 24;
 #[derive(Debug)]
 pub struct Sampler {
     ring: Ring,
-    options: DrawOptions,
-    columns: Option<ColumnWindows>,
-    selection: SelectedColumns,
-    rng: CounterRng,
-    extent: WindowExtent,
-    rule: StartRule,
-    n_step: Option<NStep>,
-    batches: u64,
-    /// Items of the last batch, if it can be taken back.
-    last: Option<usize>,
-    eligibility: Eligibility,
-    /// Maximum wait for new rows.
-    timeout: Option<Duration>,
-    /// Interrupt of the waits of this sampler.
-    interrupt: Interrupt,
-    /// Selection of rows; `None` for uniform draws.
-    chosen: Option<Box<RowSelection>>,
-    /// Goals to relabel in hindsight, if any.
-    hindsight: Option<Box<GoalDraws>>,
+    /// Options that it was opened with.
+    options: SamplerOptions,
+    stream: DrawStream,
+    selection: Selection,
+    gather: Gather,
     hooks: Hooks,
-    /// Learned columns that batches show.
-    learned: Option<(LearnedOptions, LearnedValues)>,
-    /// Draws whole episodes in place of transitions.
-    episodes: Option<Box<EpisodeDraws>>,
-    /// Memory for the headers of irregular items, and for the sums of n-step returns.
-    scratch: Vec<RowHeader>,
-    sums: Scratch,
-    plan: Option<(Arc<BatchPlan>, Arc<ArenaPool>)>,
-    /// Gate of the rate limiter, if the ring has one.
-    gate: Option<DrawGate>,
-    slot: Option<ClaimedReader>,
-    counters: Arc<Counters>,
-    /// Notices of the ring that were handled, and batches until its name is checked without one.
-    notices: u32,
-    name_check: u32,
-}
-
-/// Totals of a sampler; read while its thread draws ahead.
-#[derive(Debug, Default)]
-pub(crate) struct Counters {
-    pub(crate) sampled: AtomicU64,
-    pub(crate) lapped: AtomicU64,
-    /// Ages of drawn rows.
-    ages: AgeCounters,
+    gate: Gate,
+    counts: DrawCounts,
 }
 
 impl Sampler {
+    /// Sets the maximum wait for the rate limiter, for new rows of a table that consumes them, and
+    /// for the lock of a table. `None` waits without a limit, and for a lock a minute.
+    pub fn set_timeout(&mut self, timeout: Option<Duration>) {
+        if self.gate.set_timeout(timeout) {
+            self.selection.set_limits(self.gate.lock_limits());
+        }
+    }
+
+    /// Sets what ends the waits of the sampler. At first that is the interrupt of its ring.
+    fn set_interrupt(&mut self, interrupt: Interrupt) {
+        self.gate.set_interrupt(interrupt);
+        self.selection.set_limits(self.gate.lock_limits());
+    }
+
     /// Fails if the ring is unlinked and its handle refuses such rings, or if a table of this
     /// sampler was removed. Usually makes one relaxed load.
     fn follow_notices(&mut self) -> Result<(), SampleError> {
-        self.name_check = self.name_check.saturating_sub(1);
-        if self.ring.store().notices() == self.notices && self.name_check > 0 {
-            return Ok(());
-        }
-        let notices = self.ring.store().notices();
-        if self.ring.refuses_as_unlinked() {
-            let name = self.ring.name().unwrap_or_default().to_owned();
-            return Err(SegmentError::Unlinked { kind: Kind::Ring, name }.into());
-        }
-        // An error keeps the old notices, so that the next draw fails too.
-        if let Some(chosen) = &mut self.chosen {
-            chosen.check_not_removed()?;
-        }
-        if let Some((_, values)) = &self.learned {
-            values.check_not_removed()?;
-        }
-        (self.notices, self.name_check) = (notices, NAME_CHECKS);
-        Ok(())
+        let Self { ring, selection, gather, gate, .. } = self;
+        gate.follow_notices(ring, || {
+            selection.check_not_removed()?;
+            gather.check_not_removed()
+        })
     }
 
     /// Draws batches of one size in a thread, ahead of the caller. They are the batches that
@@ -185,61 +135,13 @@ impl Sampler {
 
     /// Returns memory for a batch, with nothing drawn into it yet: zeros, or an earlier batch.
     pub fn blank(&mut self, batch: usize) -> Result<Batch, SampleError> {
-        let (plan, pool) = self.prepared(batch)?;
-        Batch::of(plan, &pool)
+        self.gather.plans.blank(batch)
     }
 
     /// Returns the memory that a batch of this size needs. The plan is kept for the next batch of
     /// the same size.
     pub fn plan(&mut self, batch: usize) -> Result<Arc<BatchPlan>, SampleError> {
-        Ok(self.prepared(batch)?.0)
-    }
-
-    fn prepared(&mut self, batch: usize) -> Result<(Arc<BatchPlan>, Arc<ArenaPool>), SampleError> {
-        if let Some(prepared) = self.plan.as_ref().filter(|(plan, _)| plan.batch() == batch) {
-            return Ok(prepared.clone());
-        }
-        if !(1..=MAX_BATCH).contains(&batch) {
-            return Err(SampleError::BadBatchSize { asked: batch, limit: MAX_BATCH });
-        }
-        let plan = match self.plan_of_episodes(batch) {
-            Some(plan) => plan?,
-            None => BatchPlan::new(
-                self.ring.schema(),
-                batch,
-                &self.options,
-                &self.selection,
-                self.extent,
-                self.n_step,
-                ExtraColumns {
-                    weight: self.prioritised().is_some(),
-                    learned: self.learned_columns(),
-                },
-            ),
-        };
-        let plan = if self.hindsight.is_some() { plan.with_relabelled() } else { plan };
-        Ok(self.plan.insert((Arc::new(plan), Arc::default())).clone())
-    }
-
-    /// Returns this sampler's plan for memory that was allocated by `theirs`.
-    fn own_plan(&mut self, theirs: &BatchPlan) -> Result<Arc<BatchPlan>, SampleError> {
-        let ours = self.plan(theirs.batch())?;
-        if !std::ptr::eq(&raw const *ours, theirs) {
-            ours.check_memory(theirs)?;
-        }
-        Ok(ours)
-    }
-
-    /// Returns the learned columns that batches show.
-    fn learned_columns(&self) -> &[LearnedColumn] {
-        self.learned.as_ref().map_or(&[], |(options, _)| options.columns())
-    }
-
-    fn count(&mut self, rows: usize, lapped_before: u64) {
-        self.counters.sampled.fetch_add(rows as u64, Relaxed);
-        if let Some(slot) = &self.slot {
-            slot.count(rows as u64, 1, self.lapped() - lapped_before);
-        }
+        self.gather.plans.plan(batch)
     }
 
     /// Takes back batch number `batch`, if it is the last one that was drawn: the next call draws
@@ -249,58 +151,32 @@ impl Sampler {
     /// table, and the rate limiter counts the batch once; [`sampled`](Self::sampled) and the ages
     /// count both draws. Returns whether the batch was taken back.
     pub fn take_back(&mut self, batch: u64) -> bool {
-        if self.batches != batch.wrapping_add(1) {
-            return false;
-        }
-        let Some(items) = self.last.take() else { return false };
-        self.give_back(items as u64);
-        self.rewind(batch);
+        let Some(items) = self.stream.last(batch) else { return false };
+        self.return_to(batch, items as u64);
         true
     }
 
     /// Returns the number of the next batch: the batches that this sampler has drawn.
     #[must_use]
     pub fn next_batch(&self) -> u64 {
-        self.batches
+        self.stream.batches()
     }
 
-    /// Goes back to an earlier batch, so that it and all later ones are drawn again.
-    pub(crate) fn rewind(&mut self, batch: u64) {
-        (self.batches, self.last) = (batch, None);
-        if let Some(chosen) = &mut self.chosen {
-            chosen.rewind(batch);
-        }
-    }
-
-    /// Keeps the claimed rows of the last `batches` batches, at least 1, so that
-    /// [`rewind`](Self::rewind) draws them again.
-    pub(crate) fn keep(&mut self, batches: usize) {
-        if let Some(chosen) = &mut self.chosen {
-            chosen.keep(batches);
-        }
-    }
-
-    pub(crate) fn counters(&self) -> &Arc<Counters> {
-        &self.counters
+    /// Goes back to an earlier batch, so that it and all later ones are drawn again. Together they
+    /// have `items` items, which the rate limiter has counted.
+    fn return_to(&mut self, batch: u64, items: u64) {
+        self.gate.give_back(items);
+        self.stream.rewind(batch);
+        self.selection.rewind(batch);
     }
 
     /// Returns the options and the position in the stream of draws. A sampler that is opened with
     /// this state continues with the same draws.
     #[must_use]
     pub fn state(&self) -> SamplerState {
-        let selector = self.chosen.as_ref().map_or(Selector::Uniform, |chosen| chosen.selector());
-        let columns = self.columns.clone();
-        let hindsight = self.hindsight.as_ref().map(|goals| goals.options().clone());
-        let learned = self.learned.as_ref().map(|(options, _)| options.clone());
-        let draws = self.options;
-        let options = SamplerOptions { draws, columns, selector, hindsight, learned };
-        SamplerState::of(options, self.batches)
-    }
-
-    /// Returns the number that the random draws of the next batch have, of those of all learners.
-    fn batch_number(&self) -> u64 {
-        let (rank, world_size) = self.options.rank;
-        self.batches.wrapping_mul(world_size.into()).wrapping_add(rank.into())
+        let selector = self.selection.selector();
+        let options = SamplerOptions { selector, ..self.options.clone() };
+        SamplerState::of(options, self.stream.batches())
     }
 
     /// Sets the priorities of rows, and returns how many were dropped because their row is
@@ -311,52 +187,37 @@ impl Sampler {
         index: &[impl AsRowIndex],
         priorities: &[f64],
     ) -> Result<u64, PriorityError> {
-        let table = self.chosen.as_mut().and_then(|chosen| chosen.priorities_mut());
+        let table = self.selection.priorities_mut();
         table.ok_or(PriorityError::NotPrioritised)?.update(index, priorities)
     }
 
     /// Sets the exponent of the importance weights from the next batch on, 0 to 1. It has no effect
     /// on draws of largest or smallest priority, which have no weights.
     pub fn set_beta(&mut self, beta: f64) -> Result<(), PriorityError> {
-        match self.chosen.as_deref_mut() {
-            Some(RowSelection::Prioritised(prioritised)) => prioritised.set_beta(beta),
-            Some(RowSelection::Extreme(_)) => check_beta(beta),
-            _ => Err(PriorityError::NotPrioritised),
-        }
-    }
-
-    /// Fails if beta is a function of the caller that has given no number yet.
-    fn check_beta(&self) -> Result<(), SampleError> {
-        match self.prioritised() {
-            Some(prioritised) if prioritised.lacks_beta() => Err(PriorityError::NoBeta.into()),
-            _ => Ok(()),
-        }
+        self.selection.set_beta(beta)
     }
 
     /// Returns the options of draws in proportion to priorities; `None` for other draws.
     #[must_use]
     pub fn priority_options(&self) -> Option<&PriorityOptions> {
-        self.prioritised().map(PrioritisedDraws::options)
-    }
-
-    /// Returns the draws in proportion to priorities.
-    fn prioritised(&self) -> Option<&PrioritisedDraws> {
-        match self.chosen.as_deref() {
-            Some(RowSelection::Prioritised(prioritised)) => Some(prioritised),
-            _ => None,
-        }
+        self.selection.priority_options()
     }
 
     /// Returns the number of rows drawn so far, rows drawn ahead by a thread included.
     #[must_use]
     pub fn sampled(&self) -> u64 {
-        self.counters.sampled.load(Relaxed)
+        self.counts.sampled()
     }
 
     /// Returns the number of draws discarded so far because a writer overwrote their rows.
     #[must_use]
     pub fn lapped(&self) -> u64 {
-        self.counters.lapped.load(Relaxed)
+        self.counts.lapped()
+    }
+
+    /// Returns its totals and distributions. O(rows) with a table, and cheap without.
+    pub fn stats(&self) -> Result<SamplerStats, SampleError> {
+        stats::stats(&self.ring, self.counts.totals(), &self.selection.selector())
     }
 
     /// Returns what its handle of the ring warned of, this sampler included: see
@@ -375,7 +236,7 @@ impl Sampler {
     /// Returns the seed of the draws.
     #[must_use]
     pub fn seed(&self) -> u64 {
-        self.options.seed
+        self.options.draws.seed
     }
 }
 

@@ -3,17 +3,11 @@
 use std::sync::Arc;
 
 use super::batch::{Batch, BatchBuffers};
-use super::form::Sequence;
-use super::gather::BatchRequest;
-use super::options::Boundary;
+use super::gather::{BatchRequest, Gathered, RowSource};
 use super::plan::BatchPlan;
-use super::selection::RowSelection;
-use super::{FREQUENT, Sampler, check_arenas};
-use crate::error::{FormError, SampleError};
+use super::{Sampler, check_arenas};
+use crate::error::SampleError;
 use crate::wait::WaitStart;
-
-/// Maximum attempts to begin a batch while no row has a priority.
-const LOOKS: u32 = 16;
 
 impl Sampler {
     /// Draws `batch` transitions into a new batch.
@@ -22,7 +16,7 @@ impl Sampler {
     /// [`set_timeout`](Self::set_timeout) says. The interrupt of the ring's handle ends a wait
     /// ([`Ring::interrupted_by`](crate::Ring::interrupted_by)).
     pub fn sample(&mut self, batch: usize) -> Result<Batch, SampleError> {
-        if self.has_varying_size() {
+        if self.gather.plans.have_varying_size() {
             return self.sample_episodes(batch);
         }
         let mut drawn = self.blank(batch)?;
@@ -58,54 +52,47 @@ impl Sampler {
         arenas: &mut [&mut [u8]],
         since: Option<WaitStart>,
     ) -> Result<(), SampleError> {
-        let plan = self.own_plan(plan)?;
+        let plan = self.gather.plans.own(plan)?;
         check_arenas(&plan, arenas)?;
-        self.check_rewards()?;
-        self.check_beta()?;
+        self.hooks.check_rewards()?;
+        self.selection.check_beta()?;
         self.follow_notices()?;
-        let lapped_before = self.lapped();
-        self.check_claimed(plan.batch())?;
+        let (items, lapped_before) = (plan.batch(), self.lapped());
+        self.selection.check_batch(items, &self.ring)?;
         let mut since = since;
-        if self.is_limited() {
+        if self.gate.is_limited() {
             let since = *since.get_or_insert_with(WaitStart::now);
-            self.take_turn((plan.batch(), false), since)?;
+            self.gate.take_turn(&self.ring, (items, false), since)?;
         }
         let attempts = loop {
             match self.draw_awaited(&plan, arenas, since) {
                 Ok(attempts) => break attempts,
                 Err(error) => {
-                    self.give_back(plan.batch() as u64);
-                    if !self.was_emptied(&error) {
+                    self.gate.give_back(items as u64);
+                    if !self.gate.was_emptied(&self.ring, &error) {
                         return Err(error);
                     }
                     let since = *since.get_or_insert_with(WaitStart::now);
-                    self.take_turn((plan.batch(), true), since)?;
+                    self.gate.take_turn(&self.ring, (items, true), since)?;
                 }
             }
         };
-        if let Some(chosen) = &mut self.chosen {
-            chosen.finish(self.batches);
-        }
-        self.eligibility.use_index(attempts > FREQUENT * plan.batch() as u64);
-        self.count_ages(&plan, arenas);
-        (self.batches, self.last) = (self.batches.wrapping_add(1), Some(plan.batch()));
-        self.count(plan.batch(), lapped_before);
+        self.selection.finish(self.stream.batches(), items, attempts);
+        self.end_batch(items, lapped_before, &plan, arenas);
         Ok(())
     }
 
-    /// Refuses a batch with more items than a table of claims can ever offer.
-    #[inline]
-    fn check_claimed(&self, batch: usize) -> Result<(), SampleError> {
-        match self.chosen.as_deref() {
-            Some(RowSelection::Claimed(claimed)) => {
-                claimed.check(batch, self.ring.max_len()).or_else(|_| {
-                    // The ring may have grown since this handle mapped its lanes.
-                    self.ring.follow();
-                    claimed.check(batch, self.ring.max_len())
-                })
-            }
-            _ => Ok(()),
-        }
+    /// Counts a batch that was drawn, and goes on to the next one.
+    pub(super) fn end_batch(
+        &mut self,
+        items: usize,
+        lapped_before: u64,
+        plan: &BatchPlan,
+        arenas: &[&mut [u8]],
+    ) {
+        self.counts.add_ages(self.stream.batches(), plan, arenas);
+        self.stream.advance(items);
+        self.counts.add_batch(items, lapped_before);
     }
 
     /// Draws a batch, and waits while a table that consumes its rows has too few.
@@ -117,15 +104,16 @@ impl Sampler {
     ) -> Result<u64, SampleError> {
         let mut began = since;
         loop {
-            self.eligibility.refresh();
-            match (self.draw_taken(plan, arenas), &self.chosen) {
-                (Err(SampleError::TooFew { selector, wanted, .. }), Some(chosen))
-                    if matches!(**chosen, RowSelection::Claimed(_)) =>
+            self.selection.eligibility.refresh();
+            match self.draw_taken(plan, arenas) {
+                Err(SampleError::TooFew { selector, wanted, .. })
+                    if self.selection.awaits_rows() =>
                 {
+                    let (ring, selection) = (&self.ring, &self.selection);
                     let began = *began.get_or_insert_with(WaitStart::now);
-                    self.await_rows((selector, wanted), began)?;
+                    self.gate.await_rows(ring, selection, (selector, wanted), began)?;
                 }
-                (drawn, _) => return drawn,
+                drawn => return drawn,
             }
         }
     }
@@ -136,71 +124,38 @@ impl Sampler {
         plan: &BatchPlan,
         arenas: &mut [&mut [u8]],
     ) -> Result<u64, SampleError> {
-        if self.episodes.is_some() {
-            let attempts = self.fill_episodes(plan, arenas)?;
-            self.transformed(plan, arenas, plan.batch());
-            return Ok(attempts);
-        }
-        if self.chosen.is_some() {
-            self.begin_chosen(plan.batch())?;
-        }
-        let number = self.batch_number();
+        let attempts = if self.selection.has_episodes() {
+            self.fill_episodes(plan, arenas)?
+        } else {
+            self.fill_transitions(plan, arenas)?
+        };
+        self.hooks.transform(&self.gate, plan, arenas, plan.batch());
+        Ok(attempts)
+    }
+
+    /// Draws transitions, with their weights and goals. Returns the attempts that it took.
+    fn fill_transitions(
+        &mut self,
+        plan: &BatchPlan,
+        arenas: &mut [&mut [u8]],
+    ) -> Result<u64, SampleError> {
+        self.selection.begin(&mut self.stream, plan.batch())?;
+        let number = self.stream.number();
         let gathered = self.fill(BatchRequest::Draws(number), plan, arenas)?;
-        if let Some(RowSelection::Prioritised(prioritised)) = self.chosen.as_deref_mut() {
-            prioritised.write_weights(number, plan, arenas);
-        }
-        self.relabel(number, plan, arenas)?;
-        self.transformed(plan, arenas, plan.batch());
+        self.selection.write_weights(number, None, plan, arenas);
+        self.hooks.relabel(&self.ring, &self.stream, &self.gate, plan, arenas)?;
         Ok(gathered.attempts)
     }
 
-    /// Begins a batch of a selector. If this process was stopped after it read the ranges, all rows
-    /// may be overwritten before they are chosen or get leaves: the ranges are read again. Ranges
-    /// that did not change meanwhile have nothing to draw.
-    fn begin_chosen(&mut self, items: usize) -> Result<(), SampleError> {
-        let batch = self.batch_number();
-        let Some(chosen) = &mut self.chosen else { return Ok(()) };
-        let has_leaves = chosen.priorities_mut().is_some();
-        for _ in 0..LOOKS {
-            if chosen.begin(&mut self.rng, (batch, items), &mut self.eligibility)? {
-                return Ok(());
-            }
-            let overtaken = self.eligibility.is_overtaken();
-            let read: Vec<_> = self.eligibility.ranges().iter().cloned().collect();
-            self.eligibility.refresh();
-            let moved = has_leaves && !self.eligibility.ranges().iter().eq(&read);
-            if !overtaken && !moved {
-                return Err(self.nothing());
-            }
-        }
-        Err(SampleError::Outrun { attempts: LOOKS })
-    }
-
-    /// Returns the error that says why nothing can be drawn. O(rows).
-    pub(super) fn nothing(&self) -> SampleError {
-        let longest = self.eligibility.longest_run();
-        if let Some(Sequence { length, .. }) = self.options.form.sequence().filter(|_| longest > 0)
-        {
-            let whole = self.options.boundary == Boundary::Reject;
-            return FormError::NoSequence { length, whole, longest }.into();
-        }
-        // Under `Mask` a single transition is enough. If `longest` is above 0 there, a transition
-        // was published after the draws failed, and `Empty` is returned.
-        let (history, future) = (self.selection.longest().unwrap_or(1), self.options.future);
-        let needed = match self.options.boundary {
-            Boundary::Reject => u64::from(history) + u64::from(future),
-            Boundary::Mask | Boundary::Clamp => 1,
-        };
-        if longest >= needed && !self.rule.is_all() {
-            let (first, stride) = self.rule.parts();
-            return SampleError::NoStride { history, stride, first, longest };
-        }
-        if longest > 0 && self.options.boundary == Boundary::Clamp {
-            return SampleError::NoHistory { history, longest };
-        }
-        if longest == 0 || self.options.boundary != Boundary::Reject {
-            return SampleError::Empty { rows: self.eligibility.ranges().readable_rows() };
-        }
-        SampleError::NoWindow { history, future, needed, longest }
+    /// Gathers the rows of a batch.
+    pub(super) fn fill(
+        &mut self,
+        request: BatchRequest<'_>,
+        plan: &BatchPlan,
+        arenas: &mut [&mut [u8]],
+    ) -> Result<Gathered, SampleError> {
+        let Self { stream, selection, gather, counts, .. } = self;
+        let source = RowSource { rng: stream.rng_mut(), selection, counts };
+        gather.fill(source, request, plan, arenas)
     }
 }

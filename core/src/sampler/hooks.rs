@@ -6,11 +6,13 @@ use ndarray::ArrayViewD;
 
 use super::Sampler;
 use super::batch::{BatchMut, column};
-use super::hindsight::{Hindsight, rewards_of};
+use super::gate::Gate;
+use super::hindsight::{GoalDraws, Hindsight, rewards_of};
 use super::plan::BatchPlan;
+use super::stream::DrawStream;
 use crate::element::Element;
 use crate::error::{BatchError, HindsightError, SampleError};
-use crate::limiter::draw_gate::DrawGate;
+use crate::ring::Ring;
 
 /// Function that changes a gathered batch.
 type Transform = dyn FnMut(&mut BatchMut<'_, '_>) + Send;
@@ -25,16 +27,12 @@ enum RewardSource {
     Function(Box<Rewards>),
 }
 
-/// Functions that a sampler calls after a gather.
-pub(crate) struct Hooks {
+/// Changes of a batch after its gather: goals in hindsight, and the functions of the caller.
+pub(super) struct Hooks {
+    /// Goals to relabel in hindsight, if any.
+    goals: Option<Box<GoalDraws>>,
     rewards: RewardSource,
     transform: Option<Box<Transform>>,
-}
-
-impl Default for Hooks {
-    fn default() -> Self {
-        Self { rewards: RewardSource::Missing, transform: None }
-    }
 }
 
 impl fmt::Debug for Hooks {
@@ -109,67 +107,60 @@ impl Sampler {
         self.hooks.transform = Some(Box::new(function));
         self
     }
+}
+
+impl Hooks {
+    /// Returns the hooks of a sampler without functions of the caller.
+    pub(super) fn new(goals: Option<GoalDraws>) -> Self {
+        Self { goals: goals.map(Box::new), rewards: RewardSource::Missing, transform: None }
+    }
 
     /// Fails if goals are to be relabelled and no function computes their rewards.
     pub(super) fn check_rewards(&self) -> Result<(), SampleError> {
-        match (&self.hindsight, &self.hooks.rewards) {
+        match (&self.goals, &self.rewards) {
             (Some(_), RewardSource::Missing) => Err(HindsightError::NoRewards.into()),
             _ => Ok(()),
         }
     }
 
-    /// Relabels goals of batch number `batch`, and computes their rewards.
+    /// Relabels goals of the next batch of the stream, and computes their rewards.
     pub(super) fn relabel(
         &mut self,
-        batch: u64,
+        ring: &Ring,
+        stream: &DrawStream,
+        gate: &Gate,
         plan: &BatchPlan,
         arenas: &mut [&mut [u8]],
     ) -> Result<(), SampleError> {
-        let Some(hindsight) = &mut self.hindsight else { return Ok(()) };
-        let items = plan.batch() as u64;
-        hindsight.relabel(&self.ring, &self.rng, batch, plan, arenas)?;
-        let RewardSource::Function(function) = &mut self.hooks.rewards else { return Ok(()) };
+        let Some(goals) = &mut self.goals else { return Ok(()) };
+        goals.relabel(ring, stream.rng(), stream.number(), plan, arenas)?;
+        let RewardSource::Function(function) = &mut self.rewards else { return Ok(()) };
         for prefix in ["", "future/"] {
             let Some(places) = rewards_of(plan, prefix) else { continue };
             let mut rewards = vec![0.0; places];
             let arenas_now: Vec<&[u8]> = arenas.iter().map(|arena| &**arena).collect();
-            let (arenas_now, options) = (&arenas_now[..], hindsight.options());
-            let counted = CountedItems { gate: self.gate.as_ref(), items };
+            let (arenas_now, options) = (&arenas_now[..], goals.options());
+            let counted = gate.counted(plan.batch());
             function(&Goals { plan, arenas: arenas_now, options, prefix }, &mut rewards);
             counted.keep();
-            hindsight.store_rewards(plan, prefix, &rewards, arenas);
+            goals.store_rewards(plan, prefix, &rewards, arenas);
         }
         Ok(())
     }
 
     /// Calls the transform of the caller, if there is one. The rate limiter has counted `items` for
     /// the batch.
-    pub(super) fn transformed(&mut self, plan: &BatchPlan, arenas: &mut [&mut [u8]], items: usize) {
-        if let Some(transform) = &mut self.hooks.transform {
-            let counted = CountedItems { gate: self.gate.as_ref(), items: items as u64 };
+    pub(super) fn transform(
+        &mut self,
+        gate: &Gate,
+        plan: &BatchPlan,
+        arenas: &mut [&mut [u8]],
+        items: usize,
+    ) {
+        if let Some(transform) = &mut self.transform {
+            let counted = gate.counted(items);
             transform(&mut BatchMut::new(plan, arenas));
             counted.keep();
-        }
-    }
-}
-
-/// Items that the rate limiter has counted for a batch. A drop subtracts them: the function of the
-/// caller has panicked, and the batch is not drawn.
-struct CountedItems<'a> {
-    gate: Option<&'a DrawGate>,
-    items: u64,
-}
-
-impl CountedItems<'_> {
-    fn keep(mut self) {
-        self.items = 0;
-    }
-}
-
-impl Drop for CountedItems<'_> {
-    fn drop(&mut self) {
-        if let Some(gate) = self.gate {
-            gate.give_back(self.items);
         }
     }
 }

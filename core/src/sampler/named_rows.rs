@@ -6,10 +6,9 @@ use super::batch::{Batch, BatchBuffers};
 use super::gather::{BatchRequest, MissingRows};
 use super::open::refuse_taken_keys;
 use super::plan::{BatchPlan, Source};
-use super::selection::RowSelection;
 use super::{Sampler, check_arenas};
 use crate::batch_key::FOUND;
-use crate::error::SampleError;
+use crate::error::{FormError, SampleError};
 use crate::index::{AsRowIndex, numbers};
 
 impl Sampler {
@@ -43,7 +42,7 @@ impl Sampler {
         let index = numbers(index);
         let plan = self.plan_of_rows(index, plan, arenas)?;
         self.gather_named(BatchRequest::Rows(index, MissingRows::Refuse), &plan, arenas)?;
-        self.transformed(&plan, arenas, 0);
+        self.hooks.transform(&self.gate, &plan, arenas, 0);
         Ok(())
     }
 
@@ -72,7 +71,7 @@ impl Sampler {
         arenas: &mut [&mut [u8]],
     ) -> Result<Vec<bool>, SampleError> {
         let index = numbers(index);
-        refuse_taken_keys(self.ring.schema(), &self.selection, &[FOUND])?;
+        refuse_taken_keys(self.ring.schema(), &self.gather.plans.columns, &[FOUND])?;
         let plan = self.plan_of_rows(index, plan, arenas)?;
         let request = BatchRequest::Rows(index, MissingRows::Blank);
         let missing = self.gather_named(request, &plan, arenas)?;
@@ -83,7 +82,7 @@ impl Sampler {
                 *found = false;
             }
         }
-        self.transformed(&plan, arenas, 0);
+        self.hooks.transform(&self.gate, &plan, arenas, 0);
         Ok(found)
     }
 
@@ -107,13 +106,18 @@ impl Sampler {
         arenas: &[&mut [u8]],
     ) -> Result<Arc<BatchPlan>, SampleError> {
         self.refuse_named_rows()?;
-        let plan = self.own_plan(plan)?;
+        let plan = self.gather.plans.own(plan)?;
         check_arenas(&plan, arenas)?;
         if index.len() != plan.batch() {
             let (got, expected) = (index.len(), plan.batch());
             return Err(SampleError::WrongIndexCount { got, expected });
         }
         Ok(plan)
+    }
+
+    /// Refuses an index of rows if whole episodes are drawn.
+    fn refuse_named_rows(&self) -> Result<(), SampleError> {
+        if self.selection.has_episodes() { Err(FormError::NamedRows.into()) } else { Ok(()) }
     }
 
     /// Gathers named rows and returns the items that were not found.
@@ -123,19 +127,15 @@ impl Sampler {
         plan: &BatchPlan,
         arenas: &mut [&mut [u8]],
     ) -> Result<Vec<usize>, SampleError> {
-        self.check_beta()?;
+        self.selection.check_beta()?;
         self.follow_notices()?;
         let lapped_before = self.lapped();
-        self.eligibility.refresh_ranges();
+        self.selection.eligibility.refresh_ranges();
         let gathered = self.fill(request, plan, arenas)?;
-        let number = self.batch_number();
-        if let (Some(RowSelection::Prioritised(prioritised)), BatchRequest::Rows(index, _)) =
-            (self.chosen.as_deref_mut(), request)
-        {
-            prioritised.look_up(index);
-            prioritised.write_weights(number, plan, arenas);
+        if let BatchRequest::Rows(index, _) = request {
+            self.selection.write_weights(self.stream.number(), Some(index), plan, arenas);
         }
-        self.count(plan.batch(), lapped_before);
+        self.counts.add_batch(plan.batch(), lapped_before);
         Ok(gathered.missing)
     }
 }

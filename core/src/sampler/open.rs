@@ -4,23 +4,25 @@ use std::sync::Arc;
 
 use backcast_layout::{ClaimedReader, DType, Role, SegmentError};
 
+use super::Sampler;
 use super::columns::SelectedColumns;
-use super::eligibility::{Eligibility, StartIndex};
+use super::eligibility::StartIndex;
 use super::episodes::{EpisodeDraws, EpisodeLayout};
 use super::form;
-use super::gather::Scratch;
+use super::gate::Gate;
+use super::gather::Gather;
 use super::hindsight::GoalDraws;
 use super::hooks::Hooks;
 use super::options::{Boundary, DrawOptions, SamplerOptions};
 use super::plan::{NStep, Summed};
-use super::rng::CounterRng;
-use super::selection::RowSelection;
+use super::plans::BatchPlans;
+use super::selection::{DrawnWindows, Selection};
 use super::selector::Selector;
+use super::stats::DrawCounts;
+use super::stream::DrawStream;
 use super::window::{StartRule, WindowExtent};
-use super::{NAME_CHECKS, Sampler};
 use crate::batch_key;
 use crate::error::SampleError;
-use crate::limiter::draw_gate::DrawGate;
 use crate::ring::Ring;
 use crate::schema::Schema;
 
@@ -34,103 +36,94 @@ impl Ring {
 
 impl Sampler {
     pub(crate) fn new(ring: &Ring, options: SamplerOptions) -> Result<Self, SampleError> {
-        let selection = SelectedColumns::of(&options, ring.schema())?;
-        refuse_taken_keys(ring.schema(), &selection, &keys_of(&options))?;
-        form::check(&options, &selection, ring.lane_capacity())?;
-        let SamplerOptions { draws: options, columns, selector, hindsight, learned } = options;
-        let episodes = options.form.episodes().map(EpisodeDraws::new).map(Box::new);
-        let sequence = options.form.sequence();
-        let selector = match sequence {
-            Some(of) => selector.every(of.stride),
-            None => selector,
-        };
-        let empty = selection.has_empty_window();
-        let longest = selection.longest().unwrap_or(1);
-        let (history, future) = match sequence {
-            Some(sequence) => (1, sequence.length - 1),
-            None => (if empty { 0 } else { longest }, options.future),
-        };
-        let n_step = options.n_step.unwrap_or(1);
-        let after = u64::from(future).max(u64::from(n_step).saturating_sub(1));
-        let rows = u64::from(history) + after + 1;
-        for (what, steps) in [("history", history), ("n_step", n_step)] {
-            if steps == 0 {
-                return Err(SampleError::EmptyWindow { what });
-            }
-        }
-        if rows > ring.lane_capacity() {
-            let limit = ring.lane_capacity();
-            return Err(SampleError::BadWindow { history, future, n_step, rows, limit });
-        }
-        let DrawOptions { gamma, discounts, n_step, boundary, .. } = options;
-        let usable = gamma.is_none_or(|gamma| (0.0..=1.0).contains(&gamma));
-        let given = u32::from(gamma.is_some()) + u32::from(discounts);
-        if given != u32::from(n_step.is_some()) || !usable {
-            return Err(SampleError::BadGamma { gamma, discounts, n_step });
-        }
-        let steps = n_step.unwrap_or(0).into();
-        let extent = WindowExtent { back: u64::from(history) - 1, ahead: future.into(), steps };
-        let n_step = n_step.map(|_| summed(ring.schema(), discounts, extent)).transpose()?;
-        if options.stride == 0 {
+        let (schema, draws) = (ring.schema(), options.draws);
+        let columns = SelectedColumns::of(&options, schema)?;
+        refuse_taken_keys(schema, &columns, &keys_of(&options))?;
+        form::check(&options, &columns, ring.lane_capacity())?;
+        let extent = extent_of(&draws, &columns, ring.lane_capacity())?;
+        let n_step = draws.n_step.map(|_| summed(schema, draws.discounts, extent)).transpose()?;
+        if draws.stride == 0 {
             return Err(SampleError::BadStride);
         }
-        let (rank, world_size) = options.rank;
-        if rank >= world_size {
-            return Err(SampleError::BadRank { rank, world_size });
-        }
-        let (rule, starts) = starts_of(&options, extent);
-        let goals = hindsight.map(|of| {
-            let columns = of.check(ring.schema(), &selection, options.n_step)?;
-            Ok::<_, SampleError>(Box::new(GoalDraws::new(of, columns)))
+        let stream = DrawStream::of(&draws)?;
+        let goals = options.hindsight.clone().map(|of| {
+            let goals = of.check(schema, &columns, draws.n_step)?;
+            Ok::<_, SampleError>(GoalDraws::new(of, goals))
         });
-        let goals = goals.transpose()?;
-        let windows = boundary != Boundary::Mask || !rule.is_all();
-        let chosen = RowSelection::open(ring, selector, windows)?.map(Box::new);
-        let learned = learned.map(|of| {
-            let values = ring.learned(&of)?;
-            Ok::<_, SampleError>((of, values))
-        });
-        let learned = learned.transpose()?;
+        let hooks = Hooks::new(goals.transpose()?);
+        let (rule, starts) = starts_of(&draws, extent);
+        let windows = DrawnWindows::of(&draws, &columns, rule);
+        let selector = match draws.form.sequence() {
+            Some(of) => options.selector.clone().every(of.stride),
+            None => options.selector.clone(),
+        };
+        let episodes = draws.form.episodes().map(EpisodeDraws::new);
+        let selection = Selection::open(ring, selector, (windows, starts), episodes)?;
+        let learned = options.learned.as_ref().map(|of| ring.learned(of)).transpose()?;
         let slot = match ring.store().claim_reader() {
-            // A sampler without a slot draws as well, and is not listed among the readers.
             Err(SegmentError::Unlinked { .. }) => None,
             slot => slot?,
         };
         let number = slot.as_ref().map(ClaimedReader::slot);
         // Without a slot it cannot let writers continue while it awaits rows.
-        let awaits_rows = matches!(chosen.as_deref(), Some(RowSelection::Claimed(_)));
-        if awaits_rows && number.is_none() && ring.store().limiter().is_some() {
+        if selection.awaits_rows() && number.is_none() && ring.store().limiter().is_some() {
             return Err(SampleError::NoSlot { slots: ring.store().spec().reader_slots });
         }
-        Ok(Self {
-            timeout: None,
-            interrupt: ring.interrupt().clone(),
-            chosen,
-            episodes,
-            hindsight: goals,
-            hooks: Hooks::default(),
-            learned,
-            gate: DrawGate::of(ring.store(), number)?,
-            slot,
-            rng: CounterRng::seeded(options.seed),
-            eligibility: Eligibility::new(ring, starts),
-            ring: ring.clone(),
-            options,
+        let plans = BatchPlans {
+            schema: schema.clone(),
+            options: draws,
             columns,
-            selection,
             extent,
-            rule,
             n_step,
-            batches: options.batches,
-            last: None,
-            scratch: Vec::new(),
-            sums: Scratch::default(),
-            plan: None,
-            counters: Arc::default(),
-            notices: 0,
-            name_check: NAME_CHECKS,
+            learned: options.learned.as_ref().map_or_else(Vec::new, |of| of.columns().to_vec()),
+            has_weight: selection.priority_options().is_some(),
+            has_relabelled: options.hindsight.is_some(),
+            kept: None,
+            varying: Arc::default(),
+        };
+        Ok(Self {
+            selection,
+            gather: Gather::new(plans, draws.gamma, learned),
+            hooks,
+            gate: Gate::of(ring, number)?,
+            counts: DrawCounts::new(slot),
+            stream,
+            options,
+            ring: ring.clone(),
         })
     }
+}
+
+/// Returns the windows of drawn transitions. Fails for windows and discounts that cannot be.
+fn extent_of(
+    options: &DrawOptions,
+    columns: &SelectedColumns,
+    lane_capacity: u64,
+) -> Result<WindowExtent, SampleError> {
+    let (history, future) = match options.form.sequence() {
+        Some(sequence) => (1, sequence.length - 1),
+        None if columns.has_empty_window() => (0, options.future),
+        None => (columns.longest().unwrap_or(1), options.future),
+    };
+    let n_step = options.n_step.unwrap_or(1);
+    let after = u64::from(future).max(u64::from(n_step).saturating_sub(1));
+    let rows = u64::from(history) + after + 1;
+    for (what, steps) in [("history", history), ("n_step", n_step)] {
+        if steps == 0 {
+            return Err(SampleError::EmptyWindow { what });
+        }
+    }
+    if rows > lane_capacity {
+        return Err(SampleError::BadWindow { history, future, n_step, rows, limit: lane_capacity });
+    }
+    let DrawOptions { gamma, discounts, n_step, .. } = *options;
+    let usable = gamma.is_none_or(|gamma| (0.0..=1.0).contains(&gamma));
+    let given = u32::from(gamma.is_some()) + u32::from(discounts);
+    if given != u32::from(n_step.is_some()) || !usable {
+        return Err(SampleError::BadGamma { gamma, discounts, n_step });
+    }
+    let steps = n_step.unwrap_or(0).into();
+    Ok(WindowExtent { back: u64::from(history) - 1, ahead: future.into(), steps })
 }
 
 /// Returns which transitions may be drawn, and their index.

@@ -3,14 +3,18 @@
 //! One gather of `H + F + 1` rows serves an observation column. Its history, its `next_`, its
 //! future and the future's `next_` are overlapping views of one arena.
 
+mod builder;
 mod episodes;
+mod field;
 mod prefetch_policy;
 mod segments;
 
 use std::ops::Range;
 
-use backcast_layout::{Column, DType, LearnedColumn, Role};
+use backcast_layout::{DType, LearnedColumn, Role};
 
+use self::builder::{Builder, shape};
+pub(crate) use self::field::{ArenaField, NStep, Source, Summed};
 use self::prefetch_policy::micro_batch;
 pub(crate) use self::prefetch_policy::{MICRO_BATCH, PrefetchPolicy, ROW_MICRO_BATCH};
 pub(crate) use self::segments::{ColumnSegment, SegmentSlice, Segments};
@@ -21,7 +25,6 @@ use crate::batch_key as key;
 use crate::error::SampleError;
 use crate::row_flags::{TERMINATED, TRUNCATED};
 use crate::schema::{Schema, USER};
-use crate::table::SET;
 
 /// One contiguous array in C order; the first axis is the batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,6 +97,8 @@ pub struct View {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchPlan {
     batch: usize,
+    /// Windows of the items.
+    extent: WindowExtent,
     arenas: Vec<Arena>,
     views: Vec<View>,
     fields: Vec<ArenaField>,
@@ -111,80 +116,6 @@ pub(crate) struct ExtraColumns<'a> {
     pub(crate) learned: &'a [LearnedColumn],
 }
 
-/// Source of an arena's elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
-    Column(usize),
-    Flag(u32),
-    /// `true` where the place holds a transition.
-    Mask,
-    Index,
-    Age,
-    /// The importance weight, which is written when all items are known.
-    Weight,
-    /// Transitions of an episode, and the first places of all episodes, which are written when all
-    /// items are known.
-    Length,
-    Offsets,
-    /// Whether the goal was relabelled, which is written when all items are known.
-    Relabelled,
-    /// A column, or a flag, in the first row of the window.
-    First(usize),
-    FirstFlag(u32),
-    /// The n-step return, and the discount after it.
-    NReward,
-    NDiscount,
-    /// A column in the row after the last transition of the n-step return.
-    NNext(usize),
-    /// A learned column, and whether its values were set.
-    Learned(usize),
-    LearnedSet(usize),
-}
-
-/// A column that n-step returns sum: one float a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Summed {
-    pub(crate) column: usize,
-    pub(crate) dtype: DType,
-}
-
-/// Columns and length of n-step returns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NStep {
-    pub(crate) reward: Summed,
-    /// The column of discounts, unless the discount is a constant.
-    pub(crate) discount: Option<Summed>,
-    /// Transitions of a return that is not cut short.
-    pub(crate) run: u64,
-}
-
-impl NStep {
-    /// Iterates over the columns that are summed.
-    fn columns(self) -> impl Iterator<Item = Summed> {
-        [Some(self.reward), self.discount].into_iter().flatten()
-    }
-}
-
-/// Content of an item's part of an arena.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ArenaField {
-    pub(crate) source: Source,
-    pub(crate) dtype: DType,
-    /// First row, relative to the drawn one.
-    pub(crate) first: i64,
-    /// Number of rows of an item in the arena.
-    pub(crate) rows: usize,
-    /// Bytes of a row.
-    pub(crate) width: usize,
-    /// A row is filled iff its offset from the drawn one lies in
-    /// `-back + shift.0 ..= ahead + shift.1`.
-    pub(crate) shift: (i64, i64),
-    /// Whether rows beyond the window repeat its first and last row.
-    pub(crate) repeat: bool,
-    /// Rows that are copied, if any are.
-    pub(crate) slice: Option<SegmentSlice>,
-}
-
 impl BatchPlan {
     pub(crate) fn new(
         schema: &Schema,
@@ -198,7 +129,7 @@ impl BatchPlan {
         let DrawOptions { future, copy, boundary, form, .. } = *options;
         let (arenas, views, fields) = (Vec::new(), Vec::new(), Vec::new());
         let (segments, learned) = (Segments::default(), 0..0);
-        let plan = Self { batch, arenas, views, fields, segments, n_step, learned };
+        let plan = Self { batch, extent, arenas, views, fields, segments, n_step, learned };
         let forward = form.sequence().is_some();
         let repeat = boundary == Boundary::Clamp && !forward;
         let (history, future) = (None, future as usize);
@@ -351,6 +282,11 @@ impl BatchPlan {
         SampleError::OtherPlan { key: "every key".to_owned(), got: same.clone(), expected: same }
     }
 
+    /// Returns the windows of the items.
+    pub(crate) fn extent(&self) -> WindowExtent {
+        self.extent
+    }
+
     /// Returns the number of items that are copied together.
     pub(crate) fn micro_batch(&self) -> usize {
         micro_batch(self.segments.row_bytes())
@@ -380,183 +316,6 @@ impl BatchPlan {
     pub(crate) fn fields(&self) -> &[ArenaField] {
         &self.fields
     }
-}
-
-impl ArenaField {
-    /// Returns the first place that has a row, relative to the drawn row, and how many have one.
-    /// The window has `back` transitions before the drawn one and `ahead` after it.
-    pub(crate) fn present(&self, back: i64, ahead: i64) -> (i64, u64) {
-        let last = self.first + to_i64(self.rows) - 1;
-        let from = (self.shift.0 - back).max(self.first);
-        let to = (self.shift.1 + ahead).min(last);
-        (from, u64::try_from(to - from + 1).unwrap_or(0))
-    }
-
-    /// Returns the bytes of an item.
-    fn item_bytes(&self) -> usize {
-        self.rows.saturating_mul(self.width)
-    }
-}
-
-struct Builder {
-    plan: BatchPlan,
-    history: Option<u32>,
-    future: usize,
-    copy: bool,
-    /// Whether observations are repeated beyond the ends of an episode.
-    repeat: bool,
-    /// Whether windows start at the drawn transition, instead of ending there.
-    forward: bool,
-}
-
-impl Builder {
-    /// Returns the number of transitions up to and including the drawn one, or those of a sequence.
-    fn past(&self) -> usize {
-        self.history.unwrap_or(1) as usize
-    }
-
-    /// Returns the first of these transitions, relative to the drawn one.
-    fn oldest(&self) -> i64 {
-        if self.forward { 0 } else { 1 - to_i64(self.past()) }
-    }
-
-    /// Returns the part of an arena with a time axis that holds the past.
-    fn past_axis(&self, start: usize) -> Axis {
-        match self.history {
-            Some(_) => Axis::Window { start, len: self.past() },
-            None => Axis::At(start),
-        }
-    }
-
-    /// Adds the n-step return: its sum, the discount after it, and the observation after it.
-    fn n_step(&mut self, schema: &Schema, selection: &SelectedColumns, n_step: NStep) {
-        let dtype = n_step.reward.dtype;
-        self.whole(key::N_REWARD, dtype, &[], Source::NReward, None, 0, (0, 0));
-        self.whole(key::N_DISCOUNT, dtype, &[], Source::NDiscount, None, 0, (0, 0));
-        let shown = |i| !matches!(selection.window(i), None | Some(ColumnWindow::First));
-        for (i, column) in schema.columns().iter().enumerate() {
-            if column.role() == Role::Obs && shown(i) {
-                let (key, shape) = (format!("n_next_{}", column.name()), shape(column));
-                let source = Source::NNext(USER + i);
-                self.whole(&key, column.dtype(), &shape, source, None, 0, (0, 0));
-            }
-        }
-    }
-
-    /// Adds an observation column: up to four overlapping views of one arena, or separate arenas.
-    fn obs(&mut self, column: &Column, source: Source) {
-        let first = self.plan.fields.len();
-        self.obs_arenas(column, source);
-        for field in self.plan.fields.iter_mut().skip(first) {
-            field.repeat = self.repeat;
-        }
-    }
-
-    fn obs_arenas(&mut self, column: &Column, source: Source) {
-        let (name, dtype, shape) = (column.name(), column.dtype(), shape(column));
-        let (past, future, oldest) = (self.past(), self.future, self.oldest());
-        let next = format!("next_{name}");
-        if self.copy || (self.history.is_none() && future == 0) {
-            let steps = self.history.map(|h| h as usize);
-            self.whole(name, dtype, &shape, source, steps, oldest, (0, 0));
-            self.whole(&next, dtype, &shape, source, steps, oldest + 1, (1, 1));
-            if future > 0 {
-                let (now, next) = (format!("future/{name}"), format!("future/{next}"));
-                self.whole(&now, dtype, &shape, source, Some(future), 1, (0, 0));
-                self.whole(&next, dtype, &shape, source, Some(future), 2, (1, 1));
-            }
-            return;
-        }
-        let arena = self.arena(dtype, &shape, source, Some(past + future + 1), oldest, (0, 1));
-        let (now, after) = (self.past_axis(0), self.past_axis(1));
-        self.view(name.to_owned(), arena, now);
-        self.view(next.clone(), arena, after);
-        if future > 0 {
-            let window = |start| Axis::Window { start, len: future };
-            self.view(format!("future/{name}"), arena, window(past));
-            self.view(format!("future/{next}"), arena, window(past + 1));
-        }
-    }
-
-    /// Adds a step column: past and future in one arena, or in separate ones.
-    fn step(&mut self, name: &str, dtype: DType, shape: &[usize], source: Source) {
-        let (past, future, oldest) = (self.past(), self.future, self.oldest());
-        if self.copy || future == 0 {
-            let steps = self.history.map(|h| h as usize);
-            self.whole(name, dtype, shape, source, steps, oldest, (0, 0));
-            if future > 0 {
-                let key = format!("future/{name}");
-                self.whole(&key, dtype, shape, source, Some(future), 1, (0, 0));
-            }
-            return;
-        }
-        let arena = self.arena(dtype, shape, source, Some(past + future), oldest, (0, 0));
-        self.view(name.to_owned(), arena, self.past_axis(0));
-        let after = Axis::Window { start: past, len: future };
-        self.view(format!("future/{name}"), arena, after);
-    }
-
-    /// Adds learned columns, with windows as those of a step column, in separate arenas.
-    fn learned(&mut self, columns: &[LearnedColumn]) {
-        let first = self.plan.fields.len();
-        let (steps, oldest) = (self.history.map(|h| h as usize), self.oldest());
-        let future = (self.future > 0).then_some(("future/", Some(self.future), 1));
-        for (at, LearnedColumn { name, dtype }) in columns.iter().enumerate() {
-            for (prefix, steps, first) in [("", steps, oldest)].into_iter().chain(future) {
-                let [values, set] = [format!("{prefix}{name}"), format!("{prefix}{name}{SET}")];
-                self.whole(&values, *dtype, &[], Source::Learned(at), steps, first, (0, 0));
-                self.whole(&set, DType::Bool, &[], Source::LearnedSet(at), steps, first, (0, 0));
-            }
-        }
-        self.plan.learned = first..self.plan.fields.len();
-    }
-
-    /// Adds an arena that is one column.
-    #[expect(clippy::too_many_arguments, reason = "a table's row, not a concept")]
-    fn whole(
-        &mut self,
-        key: &str,
-        dtype: DType,
-        shape: &[usize],
-        source: Source,
-        steps: Option<usize>,
-        first: i64,
-        shift: (i64, i64),
-    ) {
-        let arena = self.arena(dtype, shape, source, steps, first, shift);
-        self.view(key.to_owned(), arena, Axis::Whole);
-    }
-
-    fn arena(
-        &mut self,
-        dtype: DType,
-        shape: &[usize],
-        source: Source,
-        steps: Option<usize>,
-        first: i64,
-        shift: (i64, i64),
-    ) -> usize {
-        let width = shape.iter().product::<usize>() * dtype.size();
-        let shape = [self.plan.batch].into_iter().chain(steps).chain(shape.iter().copied());
-        self.plan.arenas.push(Arena { dtype, shape: shape.collect() });
-        let rows = steps.unwrap_or(1);
-        let (repeat, slice) = (false, None);
-        let field = ArenaField { source, dtype, first, rows, width, shift, repeat, slice };
-        self.plan.fields.push(field);
-        self.plan.arenas.len() - 1
-    }
-
-    fn view(&mut self, key: String, arena: usize, axis: Axis) {
-        self.plan.views.push(View { key, arena, axis, shared: false });
-    }
-}
-
-fn shape(column: &Column) -> Vec<usize> {
-    column.shape().iter().map(|axis| *axis as usize).collect()
-}
-
-fn to_i64(n: usize) -> i64 {
-    i64::try_from(n).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

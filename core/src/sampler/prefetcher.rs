@@ -1,23 +1,25 @@
 //! Prefetcher: a thread draws batches ahead while the caller works with earlier ones.
 
+mod state;
 mod thread;
 mod waits;
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::RecvTimeoutError;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use self::thread::{Drawn, Make, Running, draw};
+use self::state::State;
+use self::thread::Make;
 use self::waits::{Pause, PendingReport};
+use super::Sampler;
 use super::batch::{Batch, BatchBuffers};
 use super::plan::BatchPlan;
 use super::state::SamplerState;
-use super::{Counters, Sampler, SamplerStats, stats};
+use super::stats::{self, Counters, SamplerStats};
 use crate::error::{LimitError, SampleError};
 use crate::ring::Ring;
 use crate::wait::{CHECK_EVERY, WaitReport, WaitStart};
@@ -101,13 +103,6 @@ pub struct Batches<M: BatchBuffers = Batch> {
     state: State<M>,
 }
 
-enum State<M> {
-    Idle(Box<Sampler>),
-    Running(Running<M>),
-    /// Placeholder during a change of state.
-    Gone,
-}
-
 impl Batches<Batch> {
     pub(crate) fn new(
         sampler: Sampler,
@@ -146,7 +141,7 @@ impl<M: BatchBuffers> Batches<M> {
         Ok(Self {
             plan: sampler.plan(batch)?,
             ring: sampler.ring().clone(),
-            counters: Arc::clone(sampler.counters()),
+            counters: Arc::clone(sampler.counts.totals()),
             make,
             memory: memory.len(),
             spare: memory.into(),
@@ -251,8 +246,7 @@ impl<M: BatchBuffers> Batches<M> {
         self.left = self.left.map(|left| left + 1);
         match &mut self.state {
             State::Idle(sampler) => {
-                sampler.give_back(self.plan.batch() as u64);
-                sampler.rewind(batch);
+                sampler.return_to(batch, self.plan.batch() as u64);
             }
             // The batch is the first of those that were not returned.
             _ => self.stop(),
@@ -323,84 +317,6 @@ impl<M: BatchBuffers> Batches<M> {
     #[must_use]
     pub fn lapped(&self) -> u64 {
         self.counters.lapped.load(Relaxed)
-    }
-
-    /// Draws without a thread. A wait for the rate limiter or for rows is interrupted after `wait`,
-    /// or by the interrupt of the ring if that is [`Duration::MAX`].
-    fn draw_here(&mut self, wait: Duration) -> Drawn<M> {
-        let State::Idle(sampler) = &mut self.state else {
-            return Err((None, SampleError::NothingToFill { memory: self.memory }));
-        };
-        let memory = match self.make {
-            Some(make) => make(sampler, self.plan.batch()).map_err(|error| (None, error))?,
-            None => self
-                .spare
-                .pop_front()
-                .ok_or((None, SampleError::NothingToFill { memory: self.memory }))?,
-        };
-        let now = Instant::now();
-        let since = *self.since.get_or_insert(WaitStart::at(now));
-        let Some(pause_at) = now.checked_add(wait) else {
-            return draw(sampler, &self.plan, memory, Some(since));
-        };
-        sampler.set_turn_interrupt(self.pause.at(pause_at));
-        let drawn = draw(sampler, &self.plan, memory, Some(since));
-        sampler.set_turn_interrupt(self.ring.interrupt().clone());
-        drawn
-    }
-
-    /// Returns the thread; starts it if there is none.
-    fn start(&mut self) -> Result<&Running<M>, SampleError> {
-        if matches!(self.state, State::Idle(_))
-            && let State::Idle(mut sampler) = std::mem::replace(&mut self.state, State::Gone)
-        {
-            // Batches that wait, the one being drawn, and the one returned last.
-            sampler.keep(self.prefetch + 2);
-            let plan = Arc::clone(&self.plan);
-            let (make, left, prefetch) = (self.make, self.left, self.prefetch);
-            match Running::start(sampler, plan, make, left, prefetch, &self.report) {
-                Ok(running) => {
-                    for memory in self.spare.drain(..) {
-                        let _ = running.give(memory);
-                    }
-                    self.state = State::Running(running);
-                }
-                Err((sampler, error)) => {
-                    self.state = State::Idle(sampler);
-                    return Err(error);
-                }
-            }
-        }
-        match &self.state {
-            State::Running(running) => Ok(running),
-            _ => Err(SampleError::NothingToFill { memory: self.memory }),
-        }
-    }
-
-    /// Stops the thread and takes back the sampler and all memory.
-    fn stop(&mut self) {
-        if let Err(panic) = self.join() {
-            resume_unwind(panic);
-        }
-    }
-
-    fn join(&mut self) -> std::thread::Result<()> {
-        match std::mem::replace(&mut self.state, State::Gone) {
-            State::Running(running) => {
-                // Memory of the caller is kept; dropping other memory returns it to the sampler's
-                // pool.
-                let (callers, spare) = (self.make.is_none(), &mut self.spare);
-                let keep = |memory| spare.extend(callers.then_some(memory));
-                let mut sampler = running.stop(keep)?;
-                let unreturned = sampler.state().batches.wrapping_sub(self.at.batches);
-                sampler.give_back(unreturned.saturating_mul(self.plan.batch() as u64));
-                sampler.rewind(self.at.batches);
-                sampler.keep(1);
-                self.state = State::Idle(sampler);
-            }
-            other => self.state = other,
-        }
-        Ok(())
     }
 }
 

@@ -1,11 +1,11 @@
 //! Statistics of the draws of a sampler.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use backcast_layout::{AGE_BINS, AgeCounts};
+use backcast_layout::{AGE_BINS, AgeCounts, ClaimedReader};
 
 use super::plan::{BatchPlan, Source};
-use super::{Counters, Sampler};
 use crate::error::SampleError;
 use crate::priority::PriorityDistribution;
 use crate::ring::Ring;
@@ -37,7 +37,7 @@ pub struct SamplerStats {
 
 /// Counts of ages, which grow while other threads read them.
 #[derive(Debug)]
-pub(super) struct AgeCounters {
+struct AgeCounters {
     bins: [AtomicU64; AGE_BINS],
 }
 
@@ -77,29 +77,72 @@ fn ages_of(plan: &BatchPlan, arenas: &[&mut [u8]]) -> AgeCounts {
     counts
 }
 
-impl Sampler {
-    /// Counts the ages of every 64th drawn batch, here and in the reader's slot.
+/// Totals of a sampler; read while its thread draws ahead.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) sampled: AtomicU64,
+    pub(super) lapped: AtomicU64,
+    /// Ages of drawn rows.
+    ages: AgeCounters,
+}
+
+/// Counts of the draws of a sampler: its own totals, and those that its reader slot shows.
+#[derive(Debug)]
+pub(super) struct DrawCounts {
+    totals: Arc<Counters>,
+    /// Reader slot; a sampler without one draws as well, and is not listed among the readers.
+    slot: Option<ClaimedReader>,
+}
+
+impl DrawCounts {
+    pub(super) fn new(slot: Option<ClaimedReader>) -> Self {
+        Self { totals: Arc::default(), slot }
+    }
+
+    pub(super) fn totals(&self) -> &Arc<Counters> {
+        &self.totals
+    }
+
+    /// Returns the number of rows drawn so far.
+    pub(super) fn sampled(&self) -> u64 {
+        self.totals.sampled.load(Relaxed)
+    }
+
+    /// Returns the number of draws discarded so far.
+    pub(super) fn lapped(&self) -> u64 {
+        self.totals.lapped.load(Relaxed)
+    }
+
+    /// Counts draws that were discarded because a writer overwrote their rows.
+    pub(super) fn add_lapped(&self, draws: u64) {
+        self.totals.lapped.fetch_add(draws, Relaxed);
+    }
+
+    /// Counts a batch of `rows` rows. `lapped_before` draws had been discarded when it began.
+    pub(super) fn add_batch(&self, rows: usize, lapped_before: u64) {
+        self.totals.sampled.fetch_add(rows as u64, Relaxed);
+        if let Some(slot) = &self.slot {
+            slot.count(rows as u64, 1, self.lapped() - lapped_before);
+        }
+    }
+
+    /// Counts the ages of every 64th drawn batch, here and in the reader's slot. `batch` is the
+    /// number of this one.
     #[inline]
-    pub(super) fn count_ages(&self, plan: &BatchPlan, arenas: &[&mut [u8]]) {
-        if self.batches.is_multiple_of(COUNTED_EVERY) {
-            self.count_ages_of(plan, arenas);
+    pub(super) fn add_ages(&self, batch: u64, plan: &BatchPlan, arenas: &[&mut [u8]]) {
+        if batch.is_multiple_of(COUNTED_EVERY) {
+            self.add_ages_of(plan, arenas);
         }
     }
 
     #[cold]
-    fn count_ages_of(&self, plan: &BatchPlan, arenas: &[&mut [u8]]) {
+    fn add_ages_of(&self, plan: &BatchPlan, arenas: &[&mut [u8]]) {
         // Counts of its own, as of rows: it may have no slot, and the slot ends with its thread.
         let counts = ages_of(plan, arenas);
-        self.counters.ages.add(&counts);
+        self.totals.ages.add(&counts);
         if let Some(slot) = &self.slot {
             slot.count_ages(&counts);
         }
-    }
-
-    /// Returns its totals and distributions. O(rows) with a table, and cheap without.
-    pub fn stats(&self) -> Result<SamplerStats, SampleError> {
-        let selector = self.state().selector;
-        stats(&self.ring, &self.counters, &selector)
     }
 }
 

@@ -47,12 +47,12 @@ fn the_index_changes_what_a_draw_costs_and_not_what_it_draws() {
             [(); 3].map(|()| ring.sampler(options.clone()).unwrap());
         let mut indexed = 0;
         for _ in 0..20 {
-            never.eligibility.use_index(false);
-            always.eligibility.use_index(true);
+            never.selection.eligibility.use_index(false);
+            always.selection.eligibility.use_index(true);
             let expected = always.sample(300).unwrap().index();
             assert_eq!(never.sample(300).unwrap().index(), expected);
             assert_eq!(free.sample(300).unwrap().index(), expected);
-            indexed += u32::from(free.eligibility.is_indexed());
+            indexed += u32::from(free.selection.eligibility.is_indexed());
         }
         assert_eq!(indexed, if boundary == Boundary::Reject { 20 } else { 0 });
     }
@@ -99,7 +99,7 @@ fn the_scalar_path_fills_what_the_fast_path_fills() {
             let expected = filled(&mut scalar, true, None);
             assert_eq!(filled(&mut fast, false, None), expected, "{longest}, {options:?}");
             let Ok(index) = fast.sample(300).map(|batch| batch.index()) else { continue };
-            scalar.batches = fast.batches;
+            scalar.stream.rewind(fast.stream.batches());
             for index in
                 [index.clone(), vec![RowIndex::NONE; 300], index.into_iter().rev().collect()]
             {
@@ -150,14 +150,14 @@ fn a_head_that_goes_down_empties_the_index() {
     }
     let options = SamplerOptions::seeded(1).history(3).boundary(Boundary::Reject);
     let mut sampler = ring.sampler(options).unwrap();
-    sampler.eligibility.use_index(true);
+    sampler.selection.eligibility.use_index(true);
     sampler.sample(16).unwrap();
     let lane = ring.path().unwrap().join("lane-0000.dat");
     let file = std::fs::File::options().write(true).open(lane).unwrap();
     let head = std::mem::offset_of!(backcast_layout::LaneHeader, head) as u64;
     for rows in [90_u64, 40, 0] {
         file.write_all_at(&rows.to_ne_bytes(), head).unwrap();
-        sampler.eligibility.use_index(true);
+        sampler.selection.eligibility.use_index(true);
         let drawn = sampler.sample(64).map(|batch| batch.index());
         assert!(drawn.is_err(), "{rows} rows hold no window: {drawn:?}");
     }

@@ -140,6 +140,13 @@ impl ReadableRanges {
         self.lanes.get(lane)
     }
 
+    /// Returns the lane of a readable row, and the number of readable rows before it.
+    #[inline]
+    pub(crate) fn place_of(&self, lane: usize, seq: u64) -> Option<(usize, u64)> {
+        let range = self.get(lane).filter(|range| range.rows.contains(&seq))?;
+        Some((lane, seq - range.rows.start))
+    }
+
     /// Iterates over the readable rows of every lane.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Range<u64>> + Clone {
         self.lanes.iter().map(|range| &range.rows)

@@ -22,7 +22,7 @@ const CHUNK: u64 = 1024;
 
 /// Rows of a complete episode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct EpisodeRows {
+pub(in crate::sampler) struct EpisodeRows {
     pub(super) lane: u32,
     /// Sequence number of its first row.
     pub(super) first: u64,

@@ -7,10 +7,9 @@ mod draw;
 mod index;
 mod pieces;
 
-use std::sync::Arc;
-
+pub(super) use self::draw::OpenItem;
 use self::index::EpisodeIndex;
-use super::pool::ArenaPool;
+pub(super) use self::index::EpisodeRows;
 
 /// Arrangement of the episodes of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -89,19 +88,13 @@ impl WholeEpisodes {
 pub(super) struct EpisodeDraws {
     options: WholeEpisodes,
     index: EpisodeIndex,
-    /// Memory of batches whose size is known only when their episodes are drawn.
-    pool: Arc<ArenaPool>,
 }
 
 impl EpisodeDraws {
     /// Returns the state of a sampler of whole episodes.
     pub(super) fn new(options: WholeEpisodes) -> Self {
         let index = EpisodeIndex::new(options.max_length.map_or(u64::MAX, u64::from));
-        Self { options, index, pool: Arc::default() }
-    }
-
-    pub(super) fn options(&self) -> WholeEpisodes {
-        self.options
+        Self { options, index }
     }
 }
 

@@ -10,8 +10,8 @@ use crate::sampler::plan::{ArenaField, BatchPlan, Source};
 /// Places of the episodes of a batch in its arenas.
 #[derive(Debug)]
 pub(super) enum EpisodePlaces {
-    /// Every item has this many places.
-    Padded(usize),
+    /// Every item has as many places.
+    Padded,
     /// First place of each item, and the end of the last one.
     Ragged(Vec<usize>),
 }
@@ -21,7 +21,7 @@ impl EpisodePlaces {
     fn item(&self, field: &ArenaField, item: usize) -> Range<usize> {
         let bytes = field.rows * field.width;
         match self {
-            Self::Padded(_) => item * bytes..(item + 1) * bytes,
+            Self::Padded => item * bytes..(item + 1) * bytes,
             Self::Ragged(offsets) => {
                 let at = |item: usize| offsets.get(item).copied().unwrap_or(0) * bytes;
                 at(item)..at(item + 1)
@@ -37,7 +37,7 @@ impl EpisodePlaces {
         arenas: &mut [&mut [u8]],
     ) {
         let numbers: Vec<i64> = match self {
-            Self::Padded(_) => episodes.iter().map(|of| of.length.cast_signed()).collect(),
+            Self::Padded => episodes.iter().map(|of| of.length.cast_signed()).collect(),
             Self::Ragged(offsets) => offsets.iter().map(|at| (*at as u64).cast_signed()).collect(),
         };
         for (field, arena) in plan.fields().iter().zip(arenas) {

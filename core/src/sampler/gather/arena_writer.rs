@@ -14,7 +14,7 @@ pub(super) type Return = (f64, f64);
 
 /// Scratch memory for the rewards and discounts of n-step returns.
 #[derive(Debug, Default)]
-pub(crate) struct Scratch {
+pub(super) struct Scratch {
     rewards: Vec<u8>,
     discounts: Vec<u8>,
 }
@@ -213,7 +213,7 @@ fn to_f64(bytes: &[u8]) -> f64 {
 }
 
 /// Stores a number as the element type of a reward.
-pub(crate) fn write_real(dtype: DType, value: f64, place: &mut [u8]) {
+pub(in crate::sampler) fn write_real(dtype: DType, value: f64, place: &mut [u8]) {
     match dtype {
         DType::F64 => place.copy_from_slice(&value.to_ne_bytes()),
         #[expect(clippy::cast_possible_truncation, reason = "rounded to the reward's own type")]

@@ -5,43 +5,66 @@ use std::sync::Arc;
 
 use backcast_layout::protocol::{Words, still_whole};
 
+use super::Gather;
 use super::arena_writer::{ArenaWriter, Scratch};
+use super::finder::{RowFinder, RowSource};
 use super::inspect::{IrregularItem, IrregularItems};
 use super::micro_batch::MicroBatch;
-use super::request::{BatchRequest, FillContext, MAX_ATTEMPTS, MissingRows, Stopped};
+use super::request::{BatchRequest, MAX_ATTEMPTS, MissingRows, Stopped};
 use crate::error::SampleError;
 use crate::index::RowIndex;
 use crate::ring::lane_inspection::MAX_RELOCATIONS;
 use crate::row_header::{ROW_HEADERS, RowHeader};
-use crate::sampler::Sampler;
 use crate::sampler::eligibility::{Candidate, number};
-use crate::sampler::options::Boundary;
 use crate::sampler::plan::{BatchPlan, PrefetchPolicy};
+use crate::sampler::window::RowHeaders;
+use crate::table::LearnedValues;
 
 /// Counts of the work that gathering a batch took.
 #[derive(Debug, Default)]
-pub(crate) struct Gathered {
+pub(in crate::sampler) struct Gathered {
     /// Draws of all items together.
-    pub(crate) attempts: u64,
+    pub(in crate::sampler) attempts: u64,
     /// Items whose rows were not found.
-    pub(crate) missing: Vec<usize>,
+    pub(in crate::sampler) missing: Vec<usize>,
 }
 
-impl Sampler {
+/// A batch that is being gathered.
+struct Fill<'a> {
+    finder: RowFinder<'a>,
+    writer: ArenaWriter<'a>,
+    sums: &'a mut Scratch,
+    gathered: Gathered,
+}
+
+impl Gather {
     /// Fills the arenas of a batch.
-    pub(crate) fn fill(
+    pub(in crate::sampler) fn fill(
         &mut self,
+        source: RowSource<'_>,
         request: BatchRequest<'_>,
         plan: &BatchPlan,
         arenas: &mut [&mut [u8]],
     ) -> Result<Gathered, SampleError> {
-        let learned = self.learned.as_ref().map(|(_, values)| values.view().clone());
+        let RowSource { rng, selection, counts } = source;
+        let learned = self.learned.as_ref().map(LearnedValues::view);
         for _ in 0..MAX_RELOCATIONS {
-            let lanes = Arc::clone(self.eligibility.lanes());
-            let gamma = self.options.gamma.unwrap_or(0.0);
-            let writer = ArenaWriter { plan, gamma, learned: learned.as_ref() };
-            let context = FillContext { request, lanes: &lanes, writer };
-            match self.fill_micro_batches(context, arenas) {
+            let lanes = Arc::clone(selection.eligibility.lanes());
+            let fill = Fill {
+                finder: RowFinder {
+                    request,
+                    lanes: &lanes,
+                    plan,
+                    rng: &mut *rng,
+                    selection: &mut *selection,
+                    counts,
+                    irregular: IrregularItems::over(&mut self.headers),
+                },
+                writer: ArenaWriter { plan, gamma: self.gamma, learned },
+                sums: &mut self.sums,
+                gathered: Gathered::default(),
+            };
+            match fill.run(arenas) {
                 Ok(gathered) => return Ok(gathered),
                 // The draws of the next round are the same: they do not depend on the memory of the
                 // lanes.
@@ -52,86 +75,72 @@ impl Sampler {
         // A peer keeps claiming that lanes were relocated.
         Err(SampleError::Outrun { attempts: MAX_ATTEMPTS })
     }
+}
 
+impl<'a> Fill<'a> {
     /// Fills the arenas from the memory that the lanes have now. One micro-batch is prefetched
     /// while the one before it is copied.
-    fn fill_micro_batches(
-        &mut self,
-        context: FillContext<'_>,
-        arenas: &mut [&mut [u8]],
-    ) -> Result<Gathered, Stopped> {
-        let plan = context.writer.plan;
-        let Some(lane) = context.lanes.first() else {
+    fn run(mut self, arenas: &mut [&mut [u8]]) -> Result<Gathered, Stopped> {
+        let plan = self.writer.plan;
+        let Some(lane) = self.finder.lanes.first() else {
             return Err(SampleError::Empty { rows: 0 }.into());
         };
         let (batch, size, policy) = (plan.batch(), plan.micro_batch(), plan.prefetch_policy());
         let span = |number: usize| (number * size).min(batch)..((number + 1) * size).min(batch);
-        let empty = MicroBatch::new(lane, self.extent, plan.segments().list());
+        let empty = MicroBatch::new(lane, plan.extent(), plan.segments().list());
         let mut both = [empty.clone(), empty];
         let [mut now, mut next] = both.each_mut();
-        let mut irregular = IrregularItems::over(mem::take(&mut self.scratch));
-        let mut gathered = Gathered::default();
-        self.select_rows(context, span(0), now, PrefetchPolicy::Eager);
+        self.finder.select_rows(span(0), now, PrefetchPolicy::Eager);
         for number in 0..batch.div_ceil(size) {
-            self.select_rows(context, span(number + 1), next, policy);
-            self.fill_micro_batch(context, (now, next), &mut irregular, arenas, &mut gathered)?;
+            self.finder.select_rows(span(number + 1), next, policy);
+            self.fill_micro_batch(now, next, arenas)?;
             mem::swap(&mut now, &mut next);
         }
-        // After an error the memory is allocated again.
-        self.scratch = irregular.into_memory();
-        Ok(gathered)
+        Ok(self.gathered)
     }
 
     /// Fills the items of a micro-batch and prefetches the next one meanwhile.
-    fn fill_micro_batch<'a>(
+    fn fill_micro_batch(
         &mut self,
-        context: FillContext<'a>,
-        (now, next): (&MicroBatch<'a>, &MicroBatch<'a>),
-        irregular: &mut IrregularItems<'a>,
+        now: &MicroBatch<'a>,
+        next: &MicroBatch<'a>,
         arenas: &mut [&mut [u8]],
-        gathered: &mut Gathered,
     ) -> Result<(), Stopped> {
         let mut regular = regular_items(now);
-        if !self.rule.is_all() && matches!(context.request, BatchRequest::Draws(_)) {
-            regular &= now.allowed(self.rule);
+        let rule = self.finder.selection.windows().rule();
+        if !rule.is_all() && self.finder.draws() {
+            regular &= now.allowed(rule);
         }
         if regular != now.all() {
             // Inspects first, so that the rows of new draws are prefetched while others are copied.
-            self.inspect_items(context, now, now.all() & !regular, irregular, gathered)?;
+            self.inspect_items(now, now.all() & !regular)?;
         }
         if regular == 0 {
             if let Some(windows) = next.windows_to_prefetch() {
                 windows.prefetch_all();
             }
-        } else if !copy_regular(context.writer, now, next, &mut self.sums, arenas) {
+        } else if !copy_regular(self.writer, now, next, self.sums, arenas) {
             // The lanes lack a column of the plan, which only a corrupt lane does.
-            self.inspect_items(context, now, regular, irregular, gathered)?;
+            self.inspect_items(now, regular)?;
             regular = 0;
         }
         if regular != now.all() {
-            self.fill_irregular(context, irregular, arenas, gathered)?;
+            self.fill_irregular(arenas)?;
         }
         let overtaken = regular & !now.still_whole();
         if overtaken != 0 {
-            self.refill_overtaken(context, now, overtaken, irregular, arenas, gathered)?;
+            self.refill_overtaken(now, overtaken, arenas)?;
         }
-        gathered.attempts += now.draws(regular & !overtaken);
+        self.gathered.attempts += now.draws(regular & !overtaken);
         Ok(())
     }
 
     /// Inspects some items of a micro-batch.
     #[inline(never)]
-    fn inspect_items<'a>(
-        &mut self,
-        context: FillContext<'a>,
-        micro_batch: &MicroBatch<'a>,
-        some: u32,
-        irregular: &mut IrregularItems<'a>,
-        gathered: &mut Gathered,
-    ) -> Result<(), Stopped> {
-        irregular.clear();
-        self.prefetch_redraws(context, micro_batch, some);
-        let segments = context.writer.plan.segments();
+    fn inspect_items(&mut self, micro_batch: &MicroBatch<'a>, some: u32) -> Result<(), Stopped> {
+        self.finder.irregular.clear();
+        self.prefetch_redraws(micro_batch, some);
+        let segments = self.writer.plan.segments();
         for item in items(some) {
             let (Some(index), Some(attempt)) =
                 (micro_batch.index().get(item), micro_batch.attempts().get(item))
@@ -141,11 +150,12 @@ impl Sampler {
             let index = RowIndex(*index);
             let drawn = Candidate { attempt: *attempt, lane: index.lane(), seq: index.seq() };
             let item = micro_batch.first() + item;
-            let inspected = self.inspect_from(context, item, drawn, irregular);
-            if is_missing(context, item, inspected, gathered)? {
+            let inspected = self.finder.inspect_from(item, drawn);
+            if self.is_missing(item, inspected)? {
                 continue;
             }
-            if let Some(found) = irregular.last().filter(|found| found.index != index) {
+            let found = self.finder.irregular.last();
+            if let Some(found) = found.filter(|found| found.index != index) {
                 found.prefetch(segments.list());
             }
         }
@@ -153,25 +163,21 @@ impl Sampler {
     }
 
     /// Prefetches the headers that the next draws of some items need, if most of these items are
-    /// drawn again: those of windows that are not whole, where `Boundary::Reject` asks for it.
-    fn prefetch_redraws(
-        &mut self,
-        context: FillContext<'_>,
-        micro_batch: &MicroBatch<'_>,
-        some: u32,
-    ) {
-        let BatchRequest::Draws(batch) = context.request else { return };
-        if self.options.boundary != Boundary::Reject || self.chosen.is_some() {
+    /// drawn again.
+    fn prefetch_redraws(&mut self, micro_batch: &MicroBatch<'_>, some: u32) {
+        let RowFinder { request, lanes, plan, rng, selection, .. } = &mut self.finder;
+        let BatchRequest::Draws(batch) = *request else { return };
+        if !selection.redraws_most() {
             return;
         }
-        let Self { eligibility, rng, extent, .. } = self;
+        let extent = plan.extent();
         let rows = usize::try_from(extent.after_first() + 1).unwrap_or(0);
         for item in items(some) {
             let attempt = micro_batch.attempts().get(item).map_or(1, |attempt| attempt + 1);
             let number = number(micro_batch.first() + item);
-            let drawn = eligibility.candidate(rng, batch, number, attempt);
+            let drawn = selection.eligibility.candidate(rng, batch, number, attempt);
             let Some(Candidate { lane, seq, .. }) = drawn else { continue };
-            let Some(lane) = context.lanes.get(lane as usize) else { continue };
+            let Some(lane) = lanes.get(lane as usize) else { continue };
             let first = seq.saturating_sub(extent.back) % lane.slots();
             lane.prefetch_address(ROW_HEADERS, first).prefetch(rows * size_of::<RowHeader>());
         }
@@ -179,103 +185,91 @@ impl Sampler {
 
     /// Copies the inspected items, and draws items again whose rows a writer overwrites meanwhile.
     #[inline(never)]
-    fn fill_irregular<'a>(
-        &mut self,
-        context: FillContext<'a>,
-        irregular: &mut IrregularItems<'a>,
-        arenas: &mut [&mut [u8]],
-        gathered: &mut Gathered,
-    ) -> Result<(), Stopped> {
+    fn fill_irregular(&mut self, arenas: &mut [&mut [u8]]) -> Result<(), Stopped> {
         let mut overtaken = Vec::new();
-        for item in irregular.items() {
-            if self.copy_irregular(context.writer, item, irregular, arenas) {
+        let Self { finder, writer, sums, gathered } = self;
+        for item in finder.irregular.items() {
+            let headers = finder.irregular.headers_of(item);
+            if copy_irregular(*writer, item, headers, sums, arenas) {
                 gathered.attempts += u64::from(item.attempt) + 1;
             } else {
                 overtaken.push((item.item, item.attempt));
             }
         }
         for (item, attempt) in overtaken {
-            self.refill(context, item, attempt, irregular, arenas, gathered)?;
+            self.refill(item, attempt, arenas)?;
         }
         Ok(())
     }
 
     /// Draws items again whose rows a writer overwrote.
     #[cold]
-    fn refill_overtaken<'a>(
+    fn refill_overtaken(
         &mut self,
-        context: FillContext<'a>,
         micro_batch: &MicroBatch<'a>,
         overtaken: u32,
-        irregular: &mut IrregularItems<'a>,
         arenas: &mut [&mut [u8]],
-        gathered: &mut Gathered,
     ) -> Result<(), Stopped> {
         for item in items(overtaken) {
             let attempt = micro_batch.attempts().get(item).copied().unwrap_or(0);
-            let item = micro_batch.first() + item;
-            self.refill(context, item, attempt, irregular, arenas, gathered)?;
+            self.refill(micro_batch.first() + item, attempt, arenas)?;
         }
         Ok(())
     }
 
     /// Draws an item again, from the attempt after `attempt` on, until its copy is valid.
-    fn refill<'a>(
+    fn refill(
         &mut self,
-        context: FillContext<'a>,
         item: usize,
         mut attempt: u32,
-        irregular: &mut IrregularItems<'a>,
         arenas: &mut [&mut [u8]],
-        gathered: &mut Gathered,
     ) -> Result<(), Stopped> {
         loop {
-            self.note_overtaken(context)?;
-            irregular.clear();
-            let inspected = self.draw_and_inspect(context, item, attempt + 1, irregular);
-            if is_missing(context, item, inspected, gathered)? {
+            self.finder.note_overtaken()?;
+            self.finder.irregular.clear();
+            let inspected = self.finder.draw_and_inspect(item, attempt + 1);
+            if self.is_missing(item, inspected)? {
                 return Ok(());
             }
+            let irregular = &self.finder.irregular;
             let Some(found) = irregular.items().first() else { return Ok(()) };
             attempt = found.attempt;
-            if self.copy_irregular(context.writer, found, irregular, arenas) {
-                gathered.attempts += u64::from(attempt) + 1;
+            let headers = irregular.headers_of(found);
+            if copy_irregular(self.writer, found, headers, self.sums, arenas) {
+                self.gathered.attempts += u64::from(attempt) + 1;
                 return Ok(());
             }
         }
     }
 
-    /// Copies an item. Returns `false` if a writer overwrote its rows meanwhile.
-    fn copy_irregular(
-        &mut self,
-        writer: ArenaWriter<'_>,
-        item: &IrregularItem<'_>,
-        irregular: &IrregularItems<'_>,
-        arenas: &mut [&mut [u8]],
-    ) -> bool {
-        writer.copy_item(item, irregular.headers_of(item), &mut self.sums, arenas);
-        still_whole(item.lane, item.window.first())
+    /// Lists an item whose row was not found, if the request allows blank items. Returns whether it
+    /// was listed.
+    fn is_missing(&mut self, item: usize, inspected: Result<(), Stopped>) -> Result<bool, Stopped> {
+        let blank = matches!(self.finder.request, BatchRequest::Rows(_, MissingRows::Blank));
+        match inspected {
+            Err(Stopped::Failed(
+                SampleError::BadIndex { .. }
+                | SampleError::Lapped { .. }
+                | SampleError::Dropped { .. },
+            )) if blank => {
+                self.gathered.missing.push(item);
+                Ok(true)
+            }
+            inspected => inspected.map(|()| false),
+        }
     }
 }
 
-/// Lists an item whose row was not found, if the request allows blank items. Returns whether it
-/// was listed.
-fn is_missing(
-    context: FillContext<'_>,
-    item: usize,
-    inspected: Result<(), Stopped>,
-    gathered: &mut Gathered,
-) -> Result<bool, Stopped> {
-    let blank = matches!(context.request, BatchRequest::Rows(_, MissingRows::Blank));
-    match inspected {
-        Err(Stopped::Failed(
-            SampleError::BadIndex { .. } | SampleError::Lapped { .. } | SampleError::Dropped { .. },
-        )) if blank => {
-            gathered.missing.push(item);
-            Ok(true)
-        }
-        inspected => inspected.map(|()| false),
-    }
+/// Copies an item. Returns `false` if a writer overwrote its rows meanwhile.
+fn copy_irregular(
+    writer: ArenaWriter<'_>,
+    item: &IrregularItem<'_>,
+    headers: RowHeaders<'_>,
+    sums: &mut Scratch,
+    arenas: &mut [&mut [u8]],
+) -> bool {
+    writer.copy_item(item, headers, sums, arenas);
+    still_whole(item.lane, item.window.first())
 }
 
 /// Iterates over the items of a bitmask.

@@ -4,19 +4,18 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use backcast_layout::Lane;
 use backcast_layout::protocol::{Words, still_whole};
+use backcast_layout::{Lane, Lanes};
 
-use super::request::{BatchRequest, FillContext, MAX_ATTEMPTS, Stopped};
+use super::finder::RowFinder;
+use super::request::{BatchRequest, MAX_ATTEMPTS, Stopped};
 use crate::error::SampleError;
 use crate::index::RowIndex;
 use crate::row_flags::FINAL;
 use crate::row_header::RowHeader;
-use crate::sampler::Sampler;
-use crate::sampler::eligibility::{Candidate, MAX_REJECTIONS, number};
+use crate::sampler::eligibility::{Candidate, MAX_REJECTIONS};
 use crate::sampler::options::Boundary;
 use crate::sampler::plan::ColumnSegment;
-use crate::sampler::selection::RowSelection;
 use crate::sampler::window::{RowHeaders, Window};
 
 /// Maximum attempts to copy a named row that the writer overwrites meanwhile.
@@ -62,23 +61,18 @@ impl IrregularItem<'_> {
 }
 
 /// Items that were inspected, and the headers of their rows.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct IrregularItems<'a> {
     items: Vec<IrregularItem<'a>>,
-    headers: Vec<RowHeader>,
+    headers: &'a mut Vec<RowHeader>,
     /// Headers in use.
     used: usize,
 }
 
 impl<'a> IrregularItems<'a> {
-    /// Returns an empty list that reuses the memory of an earlier one.
-    pub(super) fn over(headers: Vec<RowHeader>) -> Self {
+    /// Returns an empty list, whose headers are copied to memory that outlives it.
+    pub(super) fn over(headers: &'a mut Vec<RowHeader>) -> Self {
         Self { items: Vec::new(), headers, used: 0 }
-    }
-
-    /// Returns the memory for the next list.
-    pub(super) fn into_memory(self) -> Vec<RowHeader> {
-        self.headers
     }
 
     pub(super) fn clear(&mut self) {
@@ -145,94 +139,62 @@ fn why_cut(boundary: Boundary) -> &'static str {
     }
 }
 
-impl Sampler {
+impl<'a> RowFinder<'a> {
     /// Inspects an item's draw, and later draws until one is eligible.
-    pub(super) fn inspect_from<'a>(
-        &mut self,
-        context: FillContext<'a>,
-        item: usize,
-        drawn: Candidate,
-        irregular: &mut IrregularItems<'a>,
-    ) -> Result<(), Stopped> {
-        let next = match self.inspect(context, item, drawn, irregular)? {
+    pub(super) fn inspect_from(&mut self, item: usize, drawn: Candidate) -> Result<(), Stopped> {
+        let next = match self.inspect(item, drawn)? {
             Inspection::Found => return Ok(()),
             Inspection::NoTransition | Inspection::Cut => drawn.attempt + 1,
             Inspection::Overtaken => drawn.attempt,
         };
-        self.draw_and_inspect(context, item, next, irregular)
+        self.draw_and_inspect(item, next)
     }
 
     /// Draws for an item, from `attempt` on, until a draw is eligible.
     #[cold]
-    pub(super) fn draw_and_inspect<'a>(
-        &mut self,
-        context: FillContext<'a>,
-        item: usize,
-        attempt: u32,
-        irregular: &mut IrregularItems<'a>,
-    ) -> Result<(), Stopped> {
-        match context.request {
-            BatchRequest::Draws(batch) => {
-                self.inspect_draws(context, (batch, item), attempt, irregular)
-            }
+    pub(super) fn draw_and_inspect(&mut self, item: usize, attempt: u32) -> Result<(), Stopped> {
+        match self.request {
+            BatchRequest::Draws(batch) => self.inspect_draws((batch, item), attempt),
             BatchRequest::Rows(index, _) => {
                 let index = index.get(item).copied().unwrap_or(RowIndex::NONE.0);
-                self.inspect_named_row(context, (index, item), attempt, irregular)
+                self.inspect_named_row((index, item), attempt)
             }
         }
     }
 
-    fn inspect_draws<'a>(
-        &mut self,
-        context: FillContext<'a>,
-        (batch, item): (u64, usize),
-        first: u32,
-        irregular: &mut IrregularItems<'a>,
-    ) -> Result<(), Stopped> {
+    fn inspect_draws(&mut self, (batch, item): (u64, usize), first: u32) -> Result<(), Stopped> {
         let mut outrun = false;
         for attempt in first..MAX_ATTEMPTS {
-            if attempt == MAX_REJECTIONS && !self.eligibility.build_index() {
+            if attempt == MAX_REJECTIONS && !self.selection.eligibility.build_index() {
                 return Err(Stopped::Moved);
             }
-            let without = |chosen: &RowSelection| chosen.why_empty(attempt, &self.eligibility);
-            let empty = self.chosen.as_deref().and_then(without);
-            if self.eligibility.is_empty(attempt) || empty.is_some() {
-                if self.eligibility.is_overtaken() {
-                    self.eligibility.refresh();
+            let empty = self.selection.why_empty(attempt);
+            let eligibility = &mut self.selection.eligibility;
+            if eligibility.is_empty(attempt) || empty.is_some() {
+                if eligibility.is_overtaken() {
+                    eligibility.refresh();
                     return Err(Stopped::Moved);
                 }
-                return Err(empty.unwrap_or_else(|| self.nothing()).into());
+                return Err(empty.unwrap_or_else(|| self.selection.nothing()).into());
             }
-            let Self { eligibility, rng, chosen, .. } = self;
-            let drawn = match chosen {
-                Some(chosen) => chosen.candidate(rng, eligibility, (batch, item), attempt)?,
-                None => eligibility.candidate(rng, batch, number(item), attempt),
-            };
+            let drawn = self.selection.candidate(self.rng, (batch, item), attempt)?;
             let Some(drawn) = drawn else { continue };
-            match self.inspect(context, item, drawn, irregular)? {
+            match self.inspect(item, drawn)? {
                 Inspection::Found => return Ok(()),
                 Inspection::NoTransition | Inspection::Cut => {}
                 Inspection::Overtaken => {
                     outrun = true;
-                    self.note_overtaken(context)?;
+                    self.note_overtaken()?;
                 }
             }
         }
-        let attempts = MAX_ATTEMPTS;
-        let by_priority = matches!(self.chosen.as_deref(), Some(RowSelection::Prioritised(_)));
-        Err(if by_priority && !outrun {
-            SampleError::Unlikely { attempts }.into()
-        } else {
-            SampleError::Outrun { attempts }.into()
-        })
+        Err(self.selection.gave_up(outrun).into())
     }
 
-    fn inspect_named_row<'a>(
+    fn inspect_named_row(
         &mut self,
-        context: FillContext<'a>,
         (index, position): (i64, usize),
         first: u32,
-        irregular: &mut IrregularItems<'a>,
     ) -> Result<(), Stopped> {
         let (lane, seq) = (RowIndex(index).lane(), RowIndex(index).seq());
         let bad =
@@ -242,7 +204,7 @@ impl Sampler {
         }
         let mut oldest = 0;
         for attempt in first..GATHER_ATTEMPTS {
-            let ranges = self.eligibility.ranges();
+            let ranges = self.selection.eligibility.ranges();
             let range = ranges.get(lane as usize).ok_or_else(|| bad("the ring has fewer lanes"))?;
             let readable = range.rows();
             oldest = readable.start;
@@ -250,7 +212,7 @@ impl Sampler {
                 return Err(bad("the row is not published yet"));
             }
             if seq < readable.start {
-                let capacity = context.lanes.get(lane as usize).map_or(0, |lane| lane.capacity());
+                let capacity = self.lanes.get(lane as usize).map_or(0, |lane| lane.capacity());
                 if seq >= readable.end.saturating_sub(capacity) {
                     let head = readable.end;
                     return Err(
@@ -259,29 +221,24 @@ impl Sampler {
                 }
                 break;
             }
-            match self.inspect(context, position, Candidate { attempt, lane, seq }, irregular)? {
+            match self.inspect(position, Candidate { attempt, lane, seq })? {
                 Inspection::Found => return Ok(()),
-                Inspection::NoTransition => {
-                    return Err(bad(self.why_none(context.lanes, lane, seq)));
-                }
-                Inspection::Cut => return Err(bad(why_cut(self.options.boundary))),
-                Inspection::Overtaken => self.note_overtaken(context)?,
+                Inspection::NoTransition => return Err(bad(self.why_none(lane, seq))),
+                Inspection::Cut => return Err(bad(why_cut(self.selection.windows().boundary()))),
+                Inspection::Overtaken => self.note_overtaken()?,
             }
         }
         Err(SampleError::Lapped { position, index, lane, seq, oldest }.into())
     }
 
     /// Reads the headers around a row, and lists the item if its transition is eligible.
-    fn inspect<'a>(
-        &self,
-        context: FillContext<'a>,
-        item: usize,
-        candidate: Candidate,
-        irregular: &mut IrregularItems<'a>,
-    ) -> Result<Inspection, Stopped> {
+    fn inspect(&mut self, item: usize, candidate: Candidate) -> Result<Inspection, Stopped> {
         let Candidate { attempt, lane: number, seq } = candidate;
         let at = number as usize;
-        let (Some(lane), Some(range)) = (context.lanes.get(at), self.eligibility.ranges().get(at))
+        let (drawn, lanes): (_, &'a Arc<Lanes>) = (self.draws(), self.lanes);
+        let Self { plan, selection, irregular, .. } = self;
+        let (windows, extent) = (selection.windows(), plan.extent());
+        let (Some(lane), Some(range)) = (lanes.get(at), selection.eligibility.ranges().get(at))
         else {
             return Ok(Inspection::NoTransition);
         };
@@ -290,15 +247,13 @@ impl Sampler {
         if !readable.contains(&seq) {
             return Ok(Inspection::Overtaken);
         }
-        let drawn = matches!(context.request, BatchRequest::Draws(_));
-        let Range { start: first, end } = self.extent.rows(seq, readable);
+        let Range { start: first, end } = extent.rows(seq, readable);
         // The row after the window tells whether its episode was cut there.
-        let seen = if drawn && !self.rule.is_all() { (end + 1).min(readable.end) } else { end };
+        let seen =
+            if drawn && !windows.rule().is_all() { (end + 1).min(readable.end) } else { end };
         let Some(slot) = range.slot(first, lane.slots()) else { return Ok(Inspection::Overtaken) };
-        let room = irregular.room(
-            usize::try_from(seen - first).unwrap_or(usize::MAX),
-            context.writer.plan.batch(),
-        )?;
+        let rows = usize::try_from(seen - first).unwrap_or(usize::MAX);
+        let room = irregular.room(rows, plan.batch())?;
         RowHeader::read_into(lane, slot, room);
         let with_next = RowHeaders { first, rows: room };
         let headers = with_next.before(end);
@@ -308,9 +263,9 @@ impl Sampler {
             return Ok(Inspection::Overtaken);
         }
         let may_start =
-            |window: &Window| !drawn || self.rule.accepts(*window, self.extent, with_next);
-        let window = match headers.window(seq, self.extent, all_flags) {
-            Some(window) if may_start(&window) && self.suits(window, headers) => window,
+            |window: &Window| !drawn || windows.rule().accepts(*window, extent, with_next);
+        let window = match headers.window(seq, extent, all_flags) {
+            Some(window) if may_start(&window) && windows.suits(window, headers, extent) => window,
             refused => {
                 // The headers may belong to newer rows.
                 let (outcome, from) = match refused {
@@ -337,24 +292,13 @@ impl Sampler {
         Ok(Inspection::Found)
     }
 
-    /// Returns whether the boundary accepts this window.
-    fn suits(&self, window: Window, headers: RowHeaders<'_>) -> bool {
-        match self.options.boundary {
-            Boundary::Mask => true,
-            Boundary::Reject => window.is_whole(self.extent),
-            // A row inside an episode does not become the first one when its predecessors are
-            // overwritten.
-            Boundary::Clamp => headers.has_history(window, self.extent.back),
-        }
-    }
-
     /// Returns why a readable row is not a transition.
-    fn why_none(&self, lanes: &[Arc<Lane>], lane: u32, seq: u64) -> &'static str {
-        let header = lanes.get(lane as usize).map(|lane| RowHeader::read(&**lane, seq));
+    fn why_none(&self, lane: u32, seq: u64) -> &'static str {
+        let header = self.lanes.get(lane as usize).map(|lane| RowHeader::read(&**lane, seq));
         if header.is_some_and(|header| header.flags & FINAL != 0) {
             return "it is a FINAL row, which holds the last observation of an episode";
         }
-        let range = self.eligibility.ranges().get(lane as usize);
+        let range = self.selection.eligibility.ranges().get(lane as usize);
         if range.is_some_and(|range| seq + 1 >= range.rows().end) {
             return "it is the newest row of its lane, and becomes a transition when the row after \
                     it is appended";

@@ -20,8 +20,8 @@ impl BatchPlan {
         extent: WindowExtent,
     ) -> Self {
         let (arenas, views, fields) = (Vec::new(), Vec::new(), Vec::new());
-        let segments = Segments::default();
-        let plan = Self { batch, arenas, views, fields, segments, n_step: None, learned: 0..0 };
+        let (segments, n_step, learned) = (Segments::default(), None, 0..0);
+        let plan = Self { batch, extent, arenas, views, fields, segments, n_step, learned };
         let (repeat, forward) = (false, true);
         let mut builder = Builder { plan, history: None, future: 0, copy, repeat, forward };
         let steps = Some(length);

@@ -1,195 +1,311 @@
-//! Rows of a batch that are chosen otherwise than uniformly.
-//!
-//! A choice offers a row for each item before the gather begins. If a row turns out to be no
-//! transition, or is overwritten meanwhile, it offers another one for the item.
+//! Selection of the rows of a batch: which may be drawn, and the selector that chooses among them.
 
 mod claimed;
 mod extremes;
 #[cfg(test)]
 mod model;
 mod ordered;
+mod selector_state;
 mod weighted;
+mod windows;
 
-use self::claimed::ClaimedRows;
-use self::extremes::ExtremeRows;
-use self::ordered::OrderedRows;
-use self::weighted::WeightedRows;
-use super::eligibility::{Candidate, Eligibility};
+use std::ops::Range;
+
+use self::selector_state::SelectorState;
+pub(super) use self::windows::DrawnWindows;
+use super::eligibility::{Candidate, Eligibility, NO_DRAW, StartIndex, number};
+use super::episodes::{EpisodeDraws, EpisodeRows, OpenItem};
+use super::gather::MAX_ATTEMPTS;
+use super::options::Boundary;
+use super::plan::BatchPlan;
 use super::prioritised::PrioritisedDraws;
 use super::rng::CounterRng;
 use super::selector::Selector;
-use crate::error::SampleError;
-use crate::priority::Priorities;
+use super::stream::DrawStream;
+use crate::error::{FormError, PriorityError, SampleError};
+use crate::priority::{Priorities, PriorityOptions, check_beta};
 use crate::ring::Ring;
 use crate::table_lock::LockLimits;
 
-/// State of a selector other than the uniform one.
+/// Attempts per item of the last batch above which the start index is kept up to date.
+const FREQUENT: u64 = 3;
+/// Maximum attempts to begin a batch while no row has a priority.
+const LOOKS: u32 = 16;
+
+/// Rows that a sampler may draw, and how it chooses among them.
 #[derive(Debug)]
-pub(super) enum RowSelection {
-    Prioritised(PrioritisedDraws),
-    Extreme(ExtremeRows),
-    Ordered(OrderedRows),
-    Weighted(WeightedRows),
-    Claimed(ClaimedRows),
+pub(super) struct Selection {
+    pub(super) eligibility: Eligibility,
+    windows: DrawnWindows,
+    /// State of the selector; `None` for uniform draws.
+    selector: Option<Box<SelectorState>>,
+    /// Draws whole episodes in place of transitions.
+    episodes: Option<Box<EpisodeDraws>>,
 }
 
-impl RowSelection {
-    /// Opens the state of a selector. Returns `None` for uniform draws. `windows` says whether some
-    /// transitions are left out for their windows, which are then checked before rows are ranked.
+impl Selection {
+    /// Opens the selection of a ring's rows, and the table of the selector if it has one.
     pub(super) fn open(
         ring: &Ring,
         selector: Selector,
-        windows: bool,
-    ) -> Result<Option<Self>, SampleError> {
-        selector.check(ring)?;
-        Ok(Some(match selector {
-            Selector::Uniform => return Ok(None),
-            Selector::Priority(options) => {
-                Self::Prioritised(PrioritisedDraws::open(ring, options)?)
-            }
-            Selector::MaxPriority(_) | Selector::MinPriority(_) => {
-                Self::Extreme(ExtremeRows::open(ring, selector, windows)?)
-            }
-            Selector::Table(options) => Self::Claimed(ClaimedRows::open(ring, options, windows)?),
-            Selector::Fifo | Selector::Lifo => Self::Ordered(OrderedRows::new(selector, windows)),
-            Selector::Recency { .. } | Selector::LaneWeights(_) | Selector::LaneStrata => {
-                Self::Weighted(WeightedRows::new(selector))
-            }
-        }))
+        (windows, starts): (DrawnWindows, StartIndex),
+        episodes: Option<EpisodeDraws>,
+    ) -> Result<Self, SampleError> {
+        let selector = SelectorState::open(ring, selector, windows.leave_out())?.map(Box::new);
+        let (eligibility, episodes) = (Eligibility::new(ring, starts), episodes.map(Box::new));
+        Ok(Self { eligibility, windows, selector, episodes })
     }
 
-    /// Returns the selector that it was opened for, with later changes.
+    /// Returns the windows of drawn transitions.
+    #[inline]
+    pub(super) fn windows(&self) -> &DrawnWindows {
+        &self.windows
+    }
+
+    /// Returns the selector, with later changes.
     pub(super) fn selector(&self) -> Selector {
-        match self {
-            Self::Prioritised(of) => Selector::Priority(of.options().clone()),
-            Self::Extreme(of) => of.selector().clone(),
-            Self::Ordered(of) => of.selector().clone(),
-            Self::Weighted(of) => of.selector().clone(),
-            Self::Claimed(of) => of.selector().clone(),
-        }
+        self.selector.as_ref().map_or(Selector::Uniform, |state| state.selector())
     }
 
-    /// Fails if its table was removed since it was opened. At most one system call if it was not.
+    /// Fails if the selector's table was removed since it was opened.
     pub(super) fn check_not_removed(&mut self) -> Result<(), SampleError> {
-        match self {
-            Self::Claimed(of) => of.check_not_removed(),
-            other => match other.priorities_mut() {
-                Some(priorities) => Ok(priorities.check_not_removed()?),
-                None => Ok(()),
-            },
-        }
+        self.selector.as_mut().map_or(Ok(()), |state| state.check_not_removed())
     }
 
     /// Sets what ends waits for the lock of a table.
     pub(super) fn set_limits(&mut self, limits: LockLimits) {
-        match self {
-            Self::Claimed(of) => of.set_limits(limits),
-            other => {
-                if let Some(priorities) = other.priorities_mut() {
-                    priorities.set_limits(limits);
-                }
+        if let Some(state) = &mut self.selector {
+            state.set_limits(limits);
+        }
+    }
+
+    /// Refuses a batch with more items than a table of claims can ever offer.
+    #[inline]
+    pub(super) fn check_batch(&self, items: usize, ring: &Ring) -> Result<(), SampleError> {
+        match self.selector.as_deref() {
+            Some(SelectorState::Claimed(claimed)) => {
+                claimed.check(items, ring.max_len()).or_else(|_| {
+                    // The ring may have grown since this handle mapped its lanes.
+                    ring.follow();
+                    claimed.check(items, ring.max_len())
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Chooses the rows of the next batch, if a selector does that. If this process was stopped
+    /// after it read the ranges, all rows may be overwritten before they are chosen or get leaves:
+    /// the ranges are read again. Ranges that did not change meanwhile have nothing to draw.
+    pub(super) fn begin(
+        &mut self,
+        stream: &mut DrawStream,
+        items: usize,
+    ) -> Result<(), SampleError> {
+        let Self { eligibility, selector: Some(state), windows, .. } = self else { return Ok(()) };
+        let batch = stream.number();
+        let has_leaves = state.priorities_mut().is_some();
+        for _ in 0..LOOKS {
+            if state.begin(stream.rng_mut(), (batch, items), eligibility)? {
+                return Ok(());
+            }
+            let overtaken = eligibility.is_overtaken();
+            let read: Vec<_> = eligibility.ranges().iter().cloned().collect();
+            eligibility.refresh();
+            let moved = has_leaves && !eligibility.ranges().iter().eq(&read);
+            if !overtaken && !moved {
+                return Err(windows.nothing(eligibility));
+            }
+        }
+        Err(SampleError::Outrun { attempts: LOOKS })
+    }
+
+    /// Makes the first draws of some items of batch number `batch`: for each the attempt, and the
+    /// lane and the number of its readable rows that are older. [`NO_DRAW`] has to be repeated.
+    #[inline]
+    pub(super) fn first_draws(
+        &self,
+        rng: &mut CounterRng,
+        batch: u64,
+        items: Range<usize>,
+        drawn: &mut [(usize, u64)],
+        attempts: &mut [u32],
+    ) {
+        let Self { eligibility, selector, .. } = self;
+        let place_of = |lane, seq| eligibility.ranges().place_of(lane, seq).unwrap_or(NO_DRAW);
+        if let Some(state) = selector {
+            for (drawn, item) in drawn.iter_mut().zip(items) {
+                let row = state.first_draw(item);
+                *drawn = row.map_or(NO_DRAW, |(lane, seq)| place_of(lane, seq));
+            }
+        } else if !eligibility.is_indexed() {
+            eligibility.first_draws(rng, batch, items, drawn);
+        } else {
+            for ((drawn, attempts), item) in drawn.iter_mut().zip(attempts).zip(items) {
+                let found = eligibility.indexed_candidate(rng, batch, number(item));
+                let Some(Candidate { attempt, lane, seq }) = found else { continue };
+                *attempts = attempt;
+                *drawn = place_of(lane as usize, seq);
             }
         }
     }
 
-    /// Returns the table of priorities, if it has one.
-    pub(super) fn priorities_mut(&mut self) -> Option<&mut Priorities> {
-        match self {
-            Self::Prioritised(of) => Some(of.priorities_mut()),
-            Self::Extreme(of) => Some(of.priorities_mut()),
-            Self::Ordered(_) | Self::Weighted(_) | Self::Claimed(_) => None,
-        }
-    }
-
-    /// Chooses a row for every item of batch number `batch`. Returns `false` if there is nothing to
-    /// choose from.
-    pub(super) fn begin(
+    /// Returns the row that an attempt draws for an item, or `None` if the attempt is rejected.
+    pub(super) fn candidate(
         &mut self,
         rng: &mut CounterRng,
-        (batch, items): (u64, usize),
-        eligibility: &mut Eligibility,
-    ) -> Result<bool, SampleError> {
-        match self {
-            Self::Prioritised(of) => of.begin(rng, (batch, items), eligibility),
-            Self::Extreme(of) => of.begin(items, eligibility),
-            Self::Ordered(of) => of.begin(items, eligibility),
-            Self::Claimed(of) => of.begin(items, eligibility),
-            Self::Weighted(of) => of.begin(rng, (batch, items), eligibility),
+        (batch, item): (u64, usize),
+        attempt: u32,
+    ) -> Result<Option<Candidate>, SampleError> {
+        let Self { eligibility, selector, .. } = self;
+        match selector {
+            Some(state) => state.candidate(rng, eligibility, (batch, item), attempt),
+            None => Ok(eligibility.candidate(rng, batch, number(item), attempt)),
         }
     }
 
-    /// Ends batch number `batch`, which was drawn.
-    pub(super) fn finish(&mut self, batch: u64) {
-        if let Self::Claimed(of) = self {
-            of.finish(batch);
+    /// Returns whether most irregular items are drawn again, uniformly: the boundary refuses
+    /// windows that are not whole.
+    pub(super) fn redraws_most(&self) -> bool {
+        self.selector.is_none() && self.windows.boundary() == Boundary::Reject
+    }
+
+    /// Returns the error of an attempt for which nothing is left to choose, though the ring has
+    /// transitions.
+    pub(super) fn why_empty(&self, attempt: u32) -> Option<SampleError> {
+        let state = self.selector.as_deref()?;
+        state.why_empty(attempt, &self.eligibility)
+    }
+
+    /// Returns the error that says why nothing can be drawn. O(rows).
+    pub(super) fn nothing(&self) -> SampleError {
+        self.windows.nothing(&self.eligibility)
+    }
+
+    /// Returns the error of an item for which no attempt found a row. `outrun` says whether writers
+    /// overwrote some.
+    pub(super) fn gave_up(&self, outrun: bool) -> SampleError {
+        let attempts = MAX_ATTEMPTS;
+        if self.prioritised().is_some() && !outrun {
+            SampleError::Unlikely { attempts }
+        } else {
+            SampleError::Outrun { attempts }
         }
     }
 
-    /// Keeps the draws of the last `batches` batches, at least 1, for [`rewind`](Self::rewind).
+    /// Ends batch number `batch` of this learner, whose items took `attempts` together.
+    pub(super) fn finish(&mut self, batch: u64, items: usize, attempts: u64) {
+        if let Some(state) = &mut self.selector {
+            state.finish(batch);
+        }
+        self.eligibility.use_index(attempts > FREQUENT * items as u64);
+    }
+
+    /// Keeps the claimed rows of the last `batches` batches, at least 1, for
+    /// [`rewind`](Self::rewind).
     pub(super) fn keep(&mut self, batches: usize) {
-        if let Self::Claimed(of) = self {
-            of.keep(batches);
+        if let Some(state) = &mut self.selector {
+            state.keep(batches);
         }
     }
 
-    /// Takes back what was drawn for batch number `batch` and later ones, which were not returned.
+    /// Takes back the claimed rows of batch number `batch` and of later ones.
     pub(super) fn rewind(&mut self, batch: u64) {
-        if let Self::Claimed(of) = self {
-            of.rewind(batch);
+        if let Some(state) = &mut self.selector {
+            state.rewind(batch);
         }
     }
 
     /// Returns how many rows could be claimed now. `None` if draws do not wait for rows.
     pub(super) fn claimable(&self) -> Option<u64> {
-        match self {
-            Self::Claimed(of) => Some(of.claimable()),
-            _ => None,
-        }
+        self.selector.as_ref().and_then(|state| state.claimable())
     }
 
-    /// Returns the error of an attempt for which nothing is left to choose, though the ring has
-    /// transitions.
-    pub(super) fn why_empty(&self, attempt: u32, eligibility: &Eligibility) -> Option<SampleError> {
-        match self {
-            Self::Weighted(of) => of.why_empty(attempt, eligibility),
-            _ => None,
-        }
+    /// Returns whether draws wait for rows that can be claimed.
+    pub(super) fn awaits_rows(&self) -> bool {
+        matches!(self.selector.as_deref(), Some(SelectorState::Claimed(_)))
     }
 
-    /// Returns lane and row that were chosen for an item, if there was one.
-    pub(super) fn first_draw(&self, item: usize) -> Option<(usize, u64)> {
-        match self {
-            Self::Prioritised(of) => of.first_draw(item),
-            Self::Extreme(of) => of.first_draw(item),
-            Self::Ordered(of) => of.first_draw(item),
-            Self::Weighted(of) => of.first_draw(item),
-            Self::Claimed(of) => of.first_draw(item),
-        }
-    }
-
-    /// Returns the candidate row of an item in an attempt. Returns `None` if the attempt found no
-    /// row.
-    pub(super) fn candidate(
-        &mut self,
-        rng: &CounterRng,
-        eligibility: &Eligibility,
-        (batch, item): (u64, usize),
-        attempt: u32,
-    ) -> Result<Option<Candidate>, SampleError> {
-        let found = match self {
-            Self::Prioritised(of) => return Ok(of.candidate(rng, batch, item, attempt)),
-            Self::Weighted(of) => of.candidate(rng, eligibility, (batch, item), attempt),
-            Self::Extreme(of) => Some(of.next(item, eligibility)?),
-            Self::Ordered(of) => Some(of.next(item, eligibility)?),
-            Self::Claimed(of) => Some(of.next(item, eligibility)?),
+    /// Says for an error which rows are claimed, and which of these are left out for their windows.
+    pub(super) fn claimed_in_words(&self) -> String {
+        let Some(SelectorState::Claimed(of)) = self.selector.as_deref() else {
+            return String::new();
         };
-        let candidate = |(lane, seq)| Some(Candidate { attempt, lane: lane_number(lane)?, seq });
-        Ok(found.and_then(candidate))
+        let claimed = of.claimed_in_words();
+        match self.windows.left_out_in_words() {
+            Some(left_out) if !claimed.is_empty() => format!("{claimed}; {left_out}"),
+            _ => claimed,
+        }
     }
-}
 
-fn lane_number(lane: usize) -> Option<u32> {
-    u32::try_from(lane).ok()
+    /// Returns whether whole episodes are drawn.
+    pub(super) fn has_episodes(&self) -> bool {
+        self.episodes.is_some()
+    }
+
+    /// Chooses a complete episode for every open item, uniformly among those of this moment.
+    pub(super) fn choose_episodes(
+        &mut self,
+        stream: &DrawStream,
+        open: &mut [OpenItem],
+    ) -> Result<Vec<EpisodeRows>, SampleError> {
+        let Self { eligibility, episodes: Some(episodes), .. } = self else {
+            return Err(FormError::VaryingSize.into());
+        };
+        episodes.choose(stream, eligibility, open)
+    }
+
+    /// Returns the options of draws in proportion to priorities; `None` for other draws.
+    pub(super) fn priority_options(&self) -> Option<&PriorityOptions> {
+        self.prioritised().map(PrioritisedDraws::options)
+    }
+
+    /// Returns the table of priorities, if the selector has one.
+    pub(super) fn priorities_mut(&mut self) -> Option<&mut Priorities> {
+        self.selector.as_mut().and_then(|state| state.priorities_mut())
+    }
+
+    /// Sets the exponent of the importance weights. It has no effect on draws of largest or
+    /// smallest priority, which have no weights.
+    pub(super) fn set_beta(&mut self, beta: f64) -> Result<(), PriorityError> {
+        match self.selector.as_deref_mut() {
+            Some(SelectorState::Prioritised(prioritised)) => prioritised.set_beta(beta),
+            Some(SelectorState::Extreme(_)) => check_beta(beta),
+            _ => Err(PriorityError::NotPrioritised),
+        }
+    }
+
+    /// Fails if beta is a function of the caller that has given no number yet.
+    pub(super) fn check_beta(&self) -> Result<(), SampleError> {
+        match self.prioritised() {
+            Some(prioritised) if prioritised.lacks_beta() => Err(PriorityError::NoBeta.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes the importance weights of batch number `batch`, if draws are in proportion to
+    /// priorities. Those of named rows have the leaves that `index` has now.
+    pub(super) fn write_weights(
+        &mut self,
+        batch: u64,
+        index: Option<&[i64]>,
+        plan: &BatchPlan,
+        arenas: &mut [&mut [u8]],
+    ) {
+        if let Some(SelectorState::Prioritised(prioritised)) = self.selector.as_deref_mut() {
+            if let Some(index) = index {
+                prioritised.look_up(index);
+            }
+            prioritised.write_weights(batch, plan, arenas);
+        }
+    }
+
+    fn prioritised(&self) -> Option<&PrioritisedDraws> {
+        match self.selector.as_deref() {
+            Some(SelectorState::Prioritised(prioritised)) => Some(prioritised),
+            _ => None,
+        }
+    }
 }
 
 /// Returns the error of a selector that has fewer transitions than a batch.

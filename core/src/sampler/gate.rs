@@ -1,0 +1,235 @@
+//! Gate of a sampler: what a draw waits for and passes before it chooses rows.
+
+use std::time::Duration;
+
+use backcast_layout::{Kind, SegmentError};
+
+use super::selection::Selection;
+use crate::error::{FormError, LimitError, SampleError};
+use crate::limiter::absent::NoWriter;
+use crate::limiter::draw_gate::DrawGate;
+use crate::limiter::waiting::Caller;
+use crate::ring::Ring;
+use crate::ring::wait::WaitStopped;
+use crate::table_lock::LockLimits;
+use crate::wait::{Interrupt, Wait, WaitEnd, WaitReport, WaitStart};
+
+/// Batches after which the names of the ring and of the tables are checked: files deleted by hand
+/// leave no mark.
+const NAME_CHECKS: u32 = 1024;
+
+/// Checks and waits of a draw before it chooses rows: the ring and the tables are still there, and
+/// the rate limiter has counted its items. Waits end by one timeout and one interrupt.
+#[derive(Debug)]
+pub(super) struct Gate {
+    /// Gate of the rate limiter, if the ring has one.
+    limiter: Option<DrawGate>,
+    /// Maximum wait for the limiter and for new rows.
+    timeout: Option<Duration>,
+    interrupt: Interrupt,
+    /// Notices of the ring that were handled, and batches until its name is checked without one.
+    notices: u32,
+    name_check: u32,
+}
+
+impl Gate {
+    /// Returns the gate of a sampler, which counts as alive while it has one. `slot` is its reader
+    /// slot, if it has one.
+    pub(super) fn of(ring: &Ring, slot: Option<u32>) -> Result<Self, SegmentError> {
+        let (timeout, interrupt) = (None, ring.interrupt().clone());
+        let limiter = DrawGate::of(ring.store(), slot)?;
+        Ok(Self { limiter, timeout, interrupt, notices: 0, name_check: NAME_CHECKS })
+    }
+
+    /// Sets the maximum wait. Returns whether it was another one.
+    pub(super) fn set_timeout(&mut self, timeout: Option<Duration>) -> bool {
+        let differs = self.timeout != timeout;
+        self.timeout = timeout;
+        differs
+    }
+
+    /// Sets what ends the waits.
+    pub(super) fn set_interrupt(&mut self, interrupt: Interrupt) {
+        self.interrupt = interrupt;
+    }
+
+    /// Returns what ends waits for the lock of a table.
+    pub(super) fn lock_limits(&self) -> LockLimits {
+        LockLimits::within(self.timeout, &self.interrupt)
+    }
+
+    /// Fails if the ring is unlinked and its handle refuses such rings, or if `tables` finds that a
+    /// table was removed. Usually makes one relaxed load.
+    pub(super) fn follow_notices(
+        &mut self,
+        ring: &Ring,
+        tables: impl FnOnce() -> Result<(), SampleError>,
+    ) -> Result<(), SampleError> {
+        self.name_check = self.name_check.saturating_sub(1);
+        if ring.store().notices() == self.notices && self.name_check > 0 {
+            return Ok(());
+        }
+        let notices = ring.store().notices();
+        if ring.refuses_as_unlinked() {
+            return Err(unlinked_error(ring));
+        }
+        // An error keeps the old notices, so that the next draw fails too.
+        tables()?;
+        (self.notices, self.name_check) = (notices, NAME_CHECKS);
+        Ok(())
+    }
+
+    /// Returns whether the ring has a rate limiter.
+    pub(super) fn is_limited(&self) -> bool {
+        self.limiter.is_some()
+    }
+
+    /// Waits until the rate limiter has allowed and counted each item of a batch. The wait began at
+    /// `since`. `anew` says that a draw found the ring empty.
+    #[cold]
+    pub(super) fn take_turn(
+        &mut self,
+        ring: &Ring,
+        (batch, anew): (usize, bool),
+        since: WaitStart,
+    ) -> Result<(), SampleError> {
+        let Some(limiter) = &mut self.limiter else { return Ok(()) };
+        let unlinked = |wait: Option<&mut Wait<'_>>| ring.refuses_wait(wait);
+        let drawable = || ring.len();
+        let wait = Some(Wait::new(self.timeout, &self.interrupt).since(since));
+        let mut caller = Caller { wait, unlinked: &unlinked, drawable: &drawable };
+        limiter.take(batch as u64, anew, &mut caller).map_err(|stopped| match stopped {
+            LimitError::Unlinked => unlinked_error(ring),
+            stopped => stopped.into(),
+        })
+    }
+
+    /// Returns whether a draw that found too few rows has to wait for writers: the limiter let it
+    /// through, and another process dropped rows meanwhile. Not if the limiter lets draws through
+    /// because no writer is left.
+    #[cold]
+    pub(super) fn was_emptied(&mut self, ring: &Ring, error: &SampleError) -> bool {
+        let waits = || {
+            let limits = ring.limiter()?.limits().ok()?;
+            let passes = limits.no_writer_choice() == NoWriter::Pass;
+            Some(limits.is_enabled() && (!passes || ring.store().has_writer()))
+        };
+        if !found_too_few(error) || waits() != Some(true) {
+            return false;
+        }
+        // Writers may have appended since, so that a ring with rows may have been empty.
+        let kept = (0..ring.lanes()).filter_map(|lane| ring.first_kept(lane));
+        let dropped = kept.fold(0, u64::wrapping_add);
+        let is_empty = matches!(error, SampleError::Empty { .. }) && ring.is_empty();
+        self.limiter.as_mut().is_some_and(|limiter| limiter.notes_dropped(dropped) || is_empty)
+    }
+
+    /// Waits until `needed` rows can be claimed. The wait began at `since`. With a rate limiter
+    /// that does not wait for absent writers it ends when no writer has lived for 100 ms.
+    #[cold]
+    pub(super) fn await_rows(
+        &self,
+        ring: &Ring,
+        selection: &Selection,
+        (selector, needed): (&'static str, u64),
+        since: WaitStart,
+    ) -> Result<(), SampleError> {
+        let count = || selection.claimable().unwrap_or(u64::MAX);
+        // The batch is counted: until its rows are there, the limiter holds no writer back.
+        let _awaits = self.limiter.as_ref().and_then(DrawGate::await_rows);
+        let late = |available, waited: Duration| {
+            let (wanted, waited_ms) = (needed, waited.as_millis());
+            let (claimed, why) = (selection.claimed_in_words(), ring.why_no_transitions());
+            let reason = if claimed.is_empty() { why } else { format!("{claimed}; {why}") };
+            SampleError::TimedOut { selector, wanted, available, waited_ms, reason }
+        };
+        let report = |available, waited| late(available, waited).to_string();
+        let limits = ring.limiter().and_then(|limiter| limiter.limits().ok());
+        let choice = limits.map_or(NoWriter::Wait, |limits| limits.no_writer_choice());
+        let limiter = self.limiter.as_ref().filter(|_| choice != NoWriter::Wait);
+        let is_alone = || limiter.is_some_and(DrawGate::is_alone);
+        let ends =
+            |report: Option<WaitReport<'_>>| self.interrupt.is_ended_by(report) || is_alone();
+        let mut wait = Wait::ended_by(self.timeout, &ends).since(since);
+        let slept = ring.sleep_until(needed, &count, &mut wait, &report);
+        let Err(stopped) = slept else { return Ok(()) };
+        Err(match stopped {
+            WaitStopped::Unlinked => unlinked_error(ring),
+            WaitStopped::Ended { .. } if is_alone() => match count() {
+                // A writer has published its last rows and closed before it was missed.
+                available if available >= needed => return Ok(()),
+                available => {
+                    let (wanted, choice) = (needed, choice.as_str());
+                    let claimed = selection.claimed_in_words();
+                    let claimed = if claimed.is_empty() { claimed } else { format!(": {claimed}") };
+                    SampleError::NoWriter { selector, wanted, available, claimed, choice }
+                }
+            },
+            WaitStopped::Ended { end: WaitEnd::TimedOut, have, .. } => late(have, since.waited()),
+            WaitStopped::Ended { end: WaitEnd::Interrupted, .. } => {
+                LimitError::Interrupted { waited_ms: since.waited().as_millis() }.into()
+            }
+        })
+    }
+
+    /// Subtracts the items of batches that were not returned from the count of the limiter.
+    #[cold]
+    pub(super) fn give_back(&self, items: u64) {
+        if let Some(limiter) = &self.limiter {
+            limiter.give_back(items);
+        }
+    }
+
+    /// Gives back the `items` that the limiter has counted for a batch, unless they are kept.
+    pub(super) fn counted(&self, items: usize) -> CountedItems<'_> {
+        CountedItems { gate: self, items: items as u64 }
+    }
+}
+
+/// Items that the rate limiter has counted for a batch. A drop subtracts them: the function of the
+/// caller has panicked, and the batch is not drawn.
+pub(super) struct CountedItems<'a> {
+    gate: &'a Gate,
+    items: u64,
+}
+
+impl CountedItems<'_> {
+    pub(super) fn keep(mut self) {
+        self.items = 0;
+    }
+}
+
+impl Drop for CountedItems<'_> {
+    fn drop(&mut self) {
+        self.gate.give_back(self.items);
+    }
+}
+
+/// Returns whether a draw failed for the rows that the ring has, so that others may mend it.
+fn found_too_few(error: &SampleError) -> bool {
+    use SampleError::{
+        Empty, EmptyLanes, Form, NoHistory, NoStride, NoWindow, Outrun, TooFew, Unlikely,
+    };
+
+    match error {
+        Form(of) => matches!(of, FormError::NoSequence { .. } | FormError::NoneComplete { .. }),
+        Empty { .. }
+        | EmptyLanes { .. }
+        | TooFew { .. }
+        | Outrun { .. }
+        | Unlikely { .. }
+        | NoWindow { .. }
+        | NoStride { .. }
+        | NoHistory { .. } => true,
+        _ => false,
+    }
+}
+
+/// Returns the error of a ring that was removed or replaced.
+fn unlinked_error(ring: &Ring) -> SampleError {
+    let name = ring.name().unwrap_or_default().to_owned();
+    SegmentError::Unlinked { kind: Kind::Ring, name }.into()
+}
+
+#[cfg(test)]
+mod tests;
