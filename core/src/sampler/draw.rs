@@ -156,6 +156,6 @@ impl Sampler {
     ) -> Result<Gathered, SampleError> {
         let Self { stream, selection, gather, counts, .. } = self;
         let source = RowSource { rng: stream.rng_mut(), selection, counts };
-        gather.fill(source, request, plan, arenas)
+        gather.fill(source, request, plan, arenas, &mut ())
     }
 }

@@ -15,6 +15,7 @@
 //! - [`fill`]: takes micro-batches through these steps, and draws items again whose rows a writer
 //!   overwrites meanwhile;
 //! - [`learned`]: joins the values that learners attached to the rows;
+//! - [`points`]: the points between these steps at which tests change the ring;
 //! - [`rows`]: gathers single rows, regardless of episodes, with the same copies.
 
 mod arena_writer;
@@ -23,6 +24,7 @@ mod finder;
 mod inspect;
 mod learned;
 mod micro_batch;
+mod points;
 mod request;
 mod rows;
 mod scalar;
@@ -70,4 +72,4 @@ impl Gather {
 }
 
 #[cfg(test)]
-pub(super) use self::fill::tests;
+mod tests;

@@ -3,7 +3,7 @@ use backcast_layout::DType;
 use super::eligibility::{ReadableRanges, StartIndex};
 use super::*;
 use crate::schema::Schema;
-use crate::{AutoresetMode, RingOptions, RowIndex, StepColumns, WriterOptions};
+use crate::{AutoresetMode, RingOptions, StepColumns, WriterOptions};
 
 /// Returns a ring with episodes of one to `longest` transitions.
 fn ring(longest: usize) -> Ring {
@@ -11,7 +11,7 @@ fn ring(longest: usize) -> Ring {
 }
 
 /// Returns such a ring with `numbers` numbers a row, which tell their step and their place.
-fn ring_of(longest: usize, numbers: u16) -> Ring {
+pub(super) fn ring_of(longest: usize, numbers: u16) -> Ring {
     let schema = Schema::builder()
         .column("obs", DType::F32, &[numbers.into()])
         .column("reward", DType::F32, &[])
@@ -56,60 +56,6 @@ fn the_index_changes_what_a_draw_costs_and_not_what_it_draws() {
         }
         assert_eq!(indexed, if boundary == Boundary::Reject { 20 } else { 0 });
     }
-}
-
-#[test]
-fn the_scalar_path_fills_what_the_fast_path_fills() {
-    use super::gather::tests::{ALL_SCALAR, REGULAR};
-    let single = SamplerOptions::seeded(11);
-    let windows = single.clone().history(4).future(2);
-    let returns = |options: SamplerOptions| options.n_step(3).gamma(0.9);
-    let options = [
-        single.clone(),
-        windows.clone(),
-        windows.clone().boundary(Boundary::Reject),
-        windows.clone().boundary(Boundary::Clamp),
-        windows.clone().copy(true),
-        returns(single),
-        returns(windows),
-    ];
-    // Quick rows, slow rows, rows so long that others are prefetched between their lines, and rows
-    // that are copied one by one.
-    let rings =
-        [(1, 1), (3, 1), (20, 1), (100, 1), (400, 1), (20, 36), (400, 36), (20, 260), (100, 2_100)];
-    REGULAR.set(0);
-    for ((longest, numbers), options) in
-        rings.into_iter().flat_map(|of| options.clone().map(|options| (of, options)))
-    {
-        let ring = ring_of(longest, numbers);
-        let [mut fast, mut scalar] = [(); 2].map(|()| ring.sampler(options.clone()).unwrap());
-        let filled = |sampler: &mut Sampler, all_scalar: bool, index: Option<&[RowIndex]>| {
-            let plan = sampler.plan(300).unwrap();
-            let mut memory: Vec<_> = plan.arenas().iter().map(|a| vec![7; a.bytes()]).collect();
-            let mut arenas: Vec<_> = memory.iter_mut().map(Vec::as_mut_slice).collect();
-            ALL_SCALAR.set(all_scalar);
-            let done = match index {
-                None => sampler.sample_into(&plan, &mut arenas),
-                Some(index) => sampler.gather_into(index, &plan, &mut arenas),
-            };
-            ALL_SCALAR.set(false);
-            done.map(|()| memory).map_err(|error| error.to_string())
-        };
-        for _ in 0..5 {
-            let expected = filled(&mut scalar, true, None);
-            assert_eq!(filled(&mut fast, false, None), expected, "{longest}, {options:?}");
-            let Ok(index) = fast.sample(300).map(|batch| batch.index()) else { continue };
-            scalar.stream.rewind(fast.stream.batches());
-            for index in
-                [index.clone(), vec![RowIndex::NONE; 300], index.into_iter().rev().collect()]
-            {
-                let expected = filled(&mut scalar, true, Some(&index));
-                let found = filled(&mut fast, false, Some(&index));
-                assert_eq!(found, expected, "{longest}, {options:?}");
-            }
-        }
-    }
-    assert!(REGULAR.get() > 0, "the test proves nothing");
 }
 
 #[test]

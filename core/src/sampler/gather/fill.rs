@@ -3,13 +3,14 @@
 use std::mem;
 use std::sync::Arc;
 
-use backcast_layout::protocol::{Words, still_whole};
+use backcast_layout::protocol::Words;
 
 use super::Gather;
 use super::arena_writer::{ArenaWriter, Scratch};
 use super::finder::{RowFinder, RowSource};
-use super::inspect::{IrregularItem, IrregularItems};
+use super::inspect::IrregularItems;
 use super::micro_batch::MicroBatch;
+use super::points::GatherPoints;
 use super::request::{BatchRequest, MAX_ATTEMPTS, MissingRows, Stopped};
 use crate::error::SampleError;
 use crate::index::RowIndex;
@@ -17,7 +18,6 @@ use crate::ring::lane_inspection::MAX_RELOCATIONS;
 use crate::row_header::{ROW_HEADERS, RowHeader};
 use crate::sampler::eligibility::{Candidate, number};
 use crate::sampler::plan::{BatchPlan, PrefetchPolicy};
-use crate::sampler::window::RowHeaders;
 use crate::table::LearnedValues;
 
 /// Counts of the work that gathering a batch took.
@@ -30,21 +30,23 @@ pub(in crate::sampler) struct Gathered {
 }
 
 /// A batch that is being gathered.
-struct Fill<'a> {
+struct Fill<'a, P> {
     finder: RowFinder<'a>,
     writer: ArenaWriter<'a>,
     sums: &'a mut Scratch,
     gathered: Gathered,
+    points: &'a mut P,
 }
 
 impl Gather {
-    /// Fills the arenas of a batch.
+    /// Fills the arenas of a batch, and comes to `points` on the way.
     pub(in crate::sampler) fn fill(
         &mut self,
         source: RowSource<'_>,
         request: BatchRequest<'_>,
         plan: &BatchPlan,
         arenas: &mut [&mut [u8]],
+        points: &mut impl GatherPoints,
     ) -> Result<Gathered, SampleError> {
         let RowSource { rng, selection, counts } = source;
         let learned = self.learned.as_ref().map(LearnedValues::view);
@@ -63,6 +65,7 @@ impl Gather {
                 writer: ArenaWriter { plan, gamma: self.gamma, learned },
                 sums: &mut self.sums,
                 gathered: Gathered::default(),
+                points: &mut *points,
             };
             match fill.run(arenas) {
                 Ok(gathered) => return Ok(gathered),
@@ -77,7 +80,7 @@ impl Gather {
     }
 }
 
-impl<'a> Fill<'a> {
+impl<'a, P: GatherPoints> Fill<'a, P> {
     /// Fills the arenas from the memory that the lanes have now. One micro-batch is prefetched
     /// while the one before it is copied.
     fn run(mut self, arenas: &mut [&mut [u8]]) -> Result<Gathered, Stopped> {
@@ -106,7 +109,7 @@ impl<'a> Fill<'a> {
         next: &MicroBatch<'a>,
         arenas: &mut [&mut [u8]],
     ) -> Result<(), Stopped> {
-        let mut regular = regular_items(now);
+        let mut regular = self.points.selected(now.regular());
         let rule = self.finder.selection.windows().rule();
         if !rule.is_all() && self.finder.draws() {
             regular &= now.allowed(rule);
@@ -119,7 +122,7 @@ impl<'a> Fill<'a> {
             if let Some(windows) = next.windows_to_prefetch() {
                 windows.prefetch_all();
             }
-        } else if !copy_regular(self.writer, now, next, self.sums, arenas) {
+        } else if !self.writer.copy_micro_batch(now, next, self.sums, arenas) {
             // The lanes lack a column of the plan, which only a corrupt lane does.
             self.inspect_items(now, regular)?;
             regular = 0;
@@ -127,6 +130,7 @@ impl<'a> Fill<'a> {
         if regular != now.all() {
             self.fill_irregular(arenas)?;
         }
+        self.points.copied();
         let overtaken = regular & !now.still_whole();
         if overtaken != 0 {
             self.refill_overtaken(now, overtaken, arenas)?;
@@ -187,10 +191,11 @@ impl<'a> Fill<'a> {
     #[inline(never)]
     fn fill_irregular(&mut self, arenas: &mut [&mut [u8]]) -> Result<(), Stopped> {
         let mut overtaken = Vec::new();
-        let Self { finder, writer, sums, gathered } = self;
+        let Self { finder, writer, sums, gathered, points } = self;
         for item in finder.irregular.items() {
-            let headers = finder.irregular.headers_of(item);
-            if copy_irregular(*writer, item, headers, sums, arenas) {
+            writer.copy_item(item, finder.irregular.headers_of(item), sums, arenas);
+            points.copied();
+            if item.is_whole() {
                 gathered.attempts += u64::from(item.attempt) + 1;
             } else {
                 overtaken.push((item.item, item.attempt));
@@ -234,8 +239,9 @@ impl<'a> Fill<'a> {
             let irregular = &self.finder.irregular;
             let Some(found) = irregular.items().first() else { return Ok(()) };
             attempt = found.attempt;
-            let headers = irregular.headers_of(found);
-            if copy_irregular(self.writer, found, headers, self.sums, arenas) {
+            self.writer.copy_item(found, irregular.headers_of(found), self.sums, arenas);
+            self.points.copied();
+            if found.is_whole() {
                 self.gathered.attempts += u64::from(attempt) + 1;
                 return Ok(());
             }
@@ -260,18 +266,6 @@ impl<'a> Fill<'a> {
     }
 }
 
-/// Copies an item. Returns `false` if a writer overwrote its rows meanwhile.
-fn copy_irregular(
-    writer: ArenaWriter<'_>,
-    item: &IrregularItem<'_>,
-    headers: RowHeaders<'_>,
-    sums: &mut Scratch,
-    arenas: &mut [&mut [u8]],
-) -> bool {
-    writer.copy_item(item, headers, sums, arenas);
-    still_whole(item.lane, item.window.first())
-}
-
 /// Iterates over the items of a bitmask.
 #[inline]
 fn items(mask: u32) -> impl Iterator<Item = usize> {
@@ -281,95 +275,4 @@ fn items(mask: u32) -> impl Iterator<Item = usize> {
         left &= left - 1;
         Some(item)
     })
-}
-
-#[cfg(not(test))]
-use copy_regular_items as copy_regular;
-#[cfg(test)]
-use tests::{copy_late as copy_regular, regular_unless_disabled as regular_items};
-
-/// Returns a bitmask of the items that are copied together.
-#[cfg(not(test))]
-#[inline]
-fn regular_items(now: &MicroBatch<'_>) -> u32 {
-    now.regular()
-}
-
-/// Copies the regular items of a micro-batch. Returns `false` if the lanes have no such columns.
-#[inline]
-fn copy_regular_items(
-    writer: ArenaWriter<'_>,
-    now: &MicroBatch<'_>,
-    next: &MicroBatch<'_>,
-    scratch: &mut Scratch,
-    arenas: &mut [&mut [u8]],
-) -> bool {
-    writer.copy_micro_batch(now, next, scratch, arenas)
-}
-
-#[cfg(test)]
-pub(in crate::sampler) mod tests {
-    use std::cell::{Cell, RefCell};
-
-    use super::*;
-    use crate::{
-        Boundary, DType, LanePolicy, Ring, RingOptions, SamplerOptions, Schema, StepColumns,
-        WriterOptions,
-    };
-
-    thread_local! {
-        /// Runs once, between the selection of a micro-batch and its copy.
-        static BEFORE_THE_COPY: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
-        /// Whether every item takes the scalar path.
-        pub(in crate::sampler) static ALL_SCALAR: Cell<bool> = const { Cell::new(false) };
-        /// Number of items copied on the fast path.
-        pub(in crate::sampler) static REGULAR: Cell<u32> = const { Cell::new(0) };
-    }
-
-    pub(super) fn regular_unless_disabled(now: &MicroBatch<'_>) -> u32 {
-        let regular = if ALL_SCALAR.get() { 0 } else { now.regular() };
-        REGULAR.set(REGULAR.get().wrapping_add(regular.count_ones()));
-        regular
-    }
-
-    pub(super) fn copy_late(
-        writer: ArenaWriter<'_>,
-        now: &MicroBatch<'_>,
-        next: &MicroBatch<'_>,
-        scratch: &mut Scratch,
-        arenas: &mut [&mut [u8]],
-    ) -> bool {
-        if let Some(work) = BEFORE_THE_COPY.take() {
-            work();
-        }
-        copy_regular_items(writer, now, next, scratch, arenas)
-    }
-
-    #[test]
-    fn items_whose_rows_are_overwritten_before_the_copy_are_drawn_again() {
-        let schema = Schema::builder().column("obs", DType::U64, &[]).build().unwrap();
-        let options = RingOptions::with_capacity(200).lane_policy(LanePolicy::Overwrite);
-        let ring = Ring::heap(&schema, options).unwrap();
-        let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
-        let mut append = move |rows: std::ops::Range<u64>| {
-            for row in rows {
-                let obs = [row];
-                let columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
-                writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
-            }
-        };
-        let slots = ring.slots();
-        append(0..slots);
-        let options = SamplerOptions::seeded(5).boundary(Boundary::Mask);
-        let mut sampler = ring.sampler(options).unwrap();
-        // One and a half laps: every slot holds a later row than the one that was drawn.
-        BEFORE_THE_COPY.set(Some(Box::new(move || append(slots..2 * slots + slots / 2))));
-        let batch = sampler.sample(64).unwrap();
-        assert!(BEFORE_THE_COPY.take().is_none(), "no item was regular");
-        assert!(sampler.lapped() > 0);
-        let rows = batch.column::<u64>("obs").unwrap().iter().copied().collect::<Vec<_>>();
-        let index = batch.column::<i64>("index").unwrap();
-        let drawn = index.iter().map(|index| RowIndex(*index).seq()).collect::<Vec<_>>();
-        assert_eq!(rows, drawn);
-    }
 }

@@ -50,6 +50,11 @@ impl IrregularItem<'_> {
         self.lane.slot_after(self.slot, rows)
     }
 
+    /// Returns whether no writer has overwritten the rows of the item.
+    pub(super) fn is_whole(&self) -> bool {
+        still_whole(self.lane, self.window.first())
+    }
+
     /// Prefetches the rows of the item.
     pub(super) fn prefetch(&self, segments: &[ColumnSegment]) {
         for segment in segments {

@@ -1,0 +1,19 @@
+//! Points of a gather between which a writer may change its rows.
+
+/// Observer of a gather at the points between its steps, where rows may change under it.
+///
+/// A sampler passes `()`, of which nothing is left in its code. Tests change the ring at a point.
+pub(in crate::sampler) trait GatherPoints {
+    /// Called when the headers of a micro-batch were read, with a bitmask of the items that are to
+    /// be copied together. Returns those that are; the others are inspected and copied one by one.
+    #[inline]
+    fn selected(&mut self, regular: u32) -> u32 {
+        regular
+    }
+
+    /// Called when rows were copied, before the copies are validated.
+    #[inline]
+    fn copied(&mut self) {}
+}
+
+impl GatherPoints for () {}
