@@ -4,6 +4,6 @@
 pub use backcast_layout::{
     BaseLock, DAEMON_SOCKET, HugeArray, LaneAlias, LockAttempt, MemfdKeeper, MirroredBlocks,
     MirroredBlocksMut, Peer, RANK_BLOCK, SealedSegment, ShownNumber, SimdKernel, ThreadPool,
-    binary_size, boot_id_hash, copy_slice, flock_holders, memory_left, prefetch_l2, printable,
-    ranks, receive, run_simd, send_with_descriptor, trunc_to_i32,
+    binary_size, boot_id_hash, closest_name, copy_slice, flock_holders, memory_left, prefetch_l2,
+    printable, ranks, receive, run_simd, send_with_descriptor, trunc_to_i32,
 };

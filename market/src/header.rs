@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 
+use backcast_layout::closest_name;
+
 use crate::{
-    load_error::{PanelLoadError, closest},
+    load_error::PanelLoadError,
     options::PanelOptions,
     symbols::PriceColumn,
 };
@@ -38,7 +40,8 @@ impl FileHeader {
     pub(crate) fn of(names: Vec<String>, options: &PanelOptions) -> Result<Self, PanelLoadError> {
         let unknown = options.columns.keys().find(|theirs| !names.contains(theirs));
         if let Some(theirs) = unknown {
-            let closest = closest(theirs, names.iter());
+            let closest = closest_name(theirs, names.iter().map(String::as_str));
+            let closest = closest.map(str::to_owned);
             return Err(PanelLoadError::UnknownRename {
                 theirs: theirs.clone(),
                 closest,
@@ -93,8 +96,9 @@ impl FileHeader {
             matches!(name.as_str(), "date" | "tic")
                 || PriceColumn::ALL.iter().any(|column| column.name() == name)
         };
-        let others: Vec<&String> = names.iter().filter(|name| !required(name)).collect();
-        let closest = missing.iter().map(|name| closest(name, others.iter().copied())).collect();
+        let others = || names.iter().filter(|name| !required(name)).map(String::as_str);
+        let closest = missing.iter().map(|name| closest_name(name, others()).map(str::to_owned));
+        let closest = closest.collect();
         Err(PanelLoadError::MissingColumns { missing, closest, found: names })
     }
 

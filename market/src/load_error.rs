@@ -432,18 +432,6 @@ fn did_you_mean(missing: &[String], closest: &[Option<String>]) -> String {
     if pairs.is_empty() { String::new() } else { format!("; did you mean {}?", pairs.join(", ")) }
 }
 
-/// Returns the most similar of `known`, ignoring case; `None` if none is similar.
-pub(crate) fn closest<'a>(name: &str, known: impl Iterator<Item = &'a String>) -> Option<String> {
-    /// Minimum Jaro-Winkler similarity, 0 to 1, of a name that is suggested.
-    const SIMILAR: f64 = 0.75;
-    let folded = name.to_lowercase();
-    known
-        .map(|other| (strsim::jaro_winkler(&folded, &other.to_lowercase()), other))
-        .filter(|(similarity, _)| *similarity >= SIMILAR)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, other)| other.clone())
-}
-
 /// Returns the first 12 names of a list, quoted, and the number of the others: a panel can have
 /// thousands.
 fn quoted(names: &[String]) -> String {

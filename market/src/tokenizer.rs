@@ -5,6 +5,7 @@ use std::{
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
+use backcast_layout::closest_name;
 use thiserror::Error;
 
 use crate::symbols::CASH;
@@ -149,10 +150,8 @@ impl Vocabulary {
         }
         let unk = (self.unknown == UnknownTicker::Unk).then(|| self.find(UNK)).flatten();
         unk.ok_or_else(|| {
-            let edits = |known: &Arc<str>| strsim::damerau_levenshtein(known, name);
-            let near = self.names.iter().map(|known| (edits(known), known)).min();
-            let near = near.filter(|(edits, known)| *edits <= 2.min(known.len() / 2));
-            let near = near.map(|(_, known)| known.to_string());
+            let near = closest_name(name, self.names.iter().map(AsRef::as_ref));
+            let near = near.map(str::to_owned);
             TokenError::UnknownName { name: name.to_owned(), known: self.names.len(), near }
         })
     }

@@ -82,17 +82,6 @@ pub(crate) fn check_free(label: &str) -> Result<(), SaveError> {
     Ok(())
 }
 
-/// Returns the most similar known name.
-pub(crate) fn closest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
-    /// Minimum similarity for a suggestion (Jaro-Winkler, 0 to 1).
-    const SIMILAR: f64 = 0.75;
-    known
-        .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate))
-        .filter(|(similarity, _)| *similarity >= SIMILAR)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, candidate)| candidate.to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use backcast_core::plumbing::closest_name;
 use backcast_core::{Column, Wait, WaitReport, processes_in_words};
 use serde_json::Value;
 
@@ -16,7 +17,7 @@ use crate::damage::Damage;
 use crate::error::StoreError;
 use crate::manifest::{Manifest, SavedRing, SavedSnapshot, SnapshotParams, is_chunk_name};
 use crate::slots::{self, ManifestSlots};
-use crate::spec::{SnapshotSpec, check_name, closest};
+use crate::spec::{SnapshotSpec, check_name};
 use crate::storage::{Disk, LockGuard, LockKind, Storage};
 
 /// Files of a saved ring's directory.
@@ -260,12 +261,13 @@ impl Store {
         let (what, suggestion) = match (manifest, &spec.label) {
             (Some(manifest), Some(label)) => {
                 let known = manifest.snapshots.iter().map(|s| s.label.as_str());
-                ("snapshot", closest(label, known).map(|near| format!("{}@{near}", spec.name)))
+                ("snapshot", closest_name(label, known).map(|near| format!("{}@{near}", spec.name)))
             }
             (Some(_), None) => ("snapshot", None),
             (None, _) => {
                 let names = self.names().unwrap_or_default();
-                ("ring", closest(&spec.name, names.iter().map(String::as_str)))
+                let near = closest_name(&spec.name, names.iter().map(String::as_str));
+                ("ring", near.map(str::to_owned))
             }
         };
         let name = if what == "ring" { spec.name.clone() } else { spec.to_string() };

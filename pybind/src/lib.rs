@@ -44,6 +44,8 @@ mod _native {
     use pyo3::prelude::*;
 
     #[pymodule_export]
+    use super::argument::_closest_name;
+    #[pymodule_export]
     use super::cli::cli_main;
     #[cfg(feature = "markets")]
     #[pymodule_export]

@@ -40,7 +40,8 @@ pub mod protocol;
 mod store;
 
 pub use error::{
-    IoCause, Kind, MAX_NAME_BYTES, OTHER_VERSION, SegmentError, ShownNumber, binary_size, printable,
+    IoCause, Kind, MAX_NAME_BYTES, OTHER_VERSION, SegmentError, ShownNumber, binary_size,
+    closest_name, printable,
 };
 pub use kernels::huge_array::{HugeArray, copy_slice};
 pub use kernels::prefetch::prefetch_l2;

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use backcast_core::plumbing::closest_name;
 use backcast_core::{
     Base, Kind, ObjectInfo, Params, ParamsError, Ring, RingError, SegmentError, list,
 };
@@ -11,7 +12,6 @@ use thiserror::Error;
 use super::catalogue::is_garbage;
 use super::evicted;
 use crate::protocol::Holder;
-use crate::text::parse::nearest;
 
 /// Error of finding or joining an object.
 #[derive(Debug, Error)]
@@ -77,7 +77,7 @@ pub(crate) fn find(base: &Base, name: &str, kind: Option<Kind>) -> Result<Object
     let (candidates, others): (Vec<_>, Vec<_>) =
         named.into_iter().partition(|info| kind.is_none_or(|kind| info.kind == kind));
     let other = others.iter().find(|info| info.name == name).map(|info| info.kind);
-    let suggestion = nearest(name, candidates.iter().map(|info| info.name.as_str()));
+    let suggestion = closest_name(name, candidates.iter().map(|info| info.name.as_str()));
     let suggestion = suggestion.map(str::to_owned);
     let mut matches = candidates.into_iter().filter(|info| info.name == name);
     match (matches.next(), matches.next()) {
@@ -140,23 +140,4 @@ pub(crate) fn join_params(base: &Base, name: &str) -> Result<Params, FindError> 
         return Err(orphaned(info));
     }
     Ok(Params::attach_in(base, &info.name)?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_typo_finds_its_name_and_a_stranger_finds_none() {
-        let known = ["pong", "breakout", "prices"];
-        for (typed, meant) in [
-            ("pnog", Some("pong")),
-            ("pon", Some("pong")),
-            ("brekout", Some("breakout")),
-            ("price", Some("prices")),
-            ("zzz", None),
-        ] {
-            assert_eq!(nearest(typed, known), meant, "{typed}");
-        }
-    }
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
+use backcast_core::plumbing::closest_name;
 use clap::ValueEnum;
 use thiserror::Error;
 use toml::{Table, Value};
@@ -16,7 +17,6 @@ use super::error::ServeError;
 use super::log::{Level, LogFormat};
 use super::options::ServeOptions;
 use super::persist::{GivenPersist, PersistOptions, RING_KEYS, STORE_KEY};
-use crate::text::parse::nearest;
 
 /// Valid intervals in seconds.
 const INTERVAL_S: std::ops::RangeInclusive<f64> = 0.05..=3600.0;
@@ -172,7 +172,7 @@ impl File<'_> {
         let Some(key) = self.table.keys().find(|key| !keys.contains(&key.as_str())) else {
             return Ok(());
         };
-        let near = nearest(key, keys.iter().copied()).map(str::to_owned);
+        let near = closest_name(key, keys.iter().copied()).map(str::to_owned);
         let (path, key, known) = (self.path.to_owned(), key.clone(), keys.join(", "));
         Err(ServeError::UnknownKey { path, key, near, known })
     }

@@ -4,8 +4,7 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-/// Minimum similarity for a suggestion (Jaro-Winkler, 0 to 1).
-const SIMILAR: f64 = 0.75;
+use backcast_core::plumbing::closest_name;
 
 /// Returns a parser of whole numbers within limits; `_` may separate digits.
 pub(crate) fn whole<T>(
@@ -30,24 +29,11 @@ where
 {
     move |text| {
         text.parse().map_err(|_| {
-            let near = nearest(text, words.iter().copied());
+            let near = closest_name(text, words.iter().copied());
             let near = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
             format!("give {}{near}", choices(words))
         })
     }
-}
-
-/// Returns the most similar word, if one is similar enough.
-pub(crate) fn nearest<'a>(
-    typed: &str,
-    known: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
-    known
-        .into_iter()
-        .map(|word| (strsim::jaro_winkler(typed, word), word))
-        .filter(|(similarity, _)| *similarity >= SIMILAR)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, word)| word)
 }
 
 /// Joins words for a message: `error, attach or replace`.

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar, cast
 
+from backcast._native import _closest_name
 from backcast.errors import ArgumentTypeError
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
-# Minimum similarity of a suggestion, by `difflib`: `obs` for `obz`, but not `autoreset_mode` for
-# `render_mode`.
-_NEAR = 0.66
 _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -60,6 +58,14 @@ def _explained(method: Method, elsewhere: dict[str, str]) -> Method:
     return cast("Method", call)
 
 
+def refuse_unknown(owner: str, given: Iterable[str], known: Sequence[str]) -> None:
+    """Refuse names that are no arguments, and suggest the ones that were probably meant."""
+    for name in given:
+        if name not in known:
+            near = _closest_name(str(name), known)
+            raise ArgumentTypeError(_no_argument(owner, name, near, ", ".join(known)))
+
+
 def called_on_objects(owner: type, name: str, instead: str) -> None:
     """Make a native method explain how to call it when it is called on its class.
 
@@ -90,6 +96,11 @@ def levels_up() -> int:
     return level - 1
 
 
+def _no_argument(call: str, name: str, near: str | None, takes: str) -> str:
+    hint = f"did you mean `{near}`? It" if near else "it"
+    return f"{call}() has no argument `{name}`; {hint} takes {takes}"
+
+
 def _misfit(
     name: str,
     signature: inspect.Signature,
@@ -98,9 +109,6 @@ def _misfit(
     elsewhere: dict[str, str],
 ) -> str:
     """Explain why a call does not accept these arguments."""
-    # Imported for errors alone.
-    import difflib
-
     known = dict(signature.parameters)
     if known.pop("self", None) or known.pop("cls", None):
         given -= 1
@@ -108,22 +116,21 @@ def _misfit(
     takes = str(inspect.Signature(shown))
     by_position = [key for key, value in known.items() if value.kind in _BY_POSITION]
     rest = [key for key, value in known.items() if value.kind is inspect.Parameter.VAR_KEYWORD]
+    by_name = [key for key in known if key not in [*by_position, *rest]]
     for key in named:
         if key not in known:
-            ours = [elsewhere[key]] if elsewhere.get(key) in known else None
-            near = ours or difflib.get_close_matches(key, known, 1, _NEAR)
+            ours = elsewhere.get(key)
+            near = ours if ours in known else _closest_name(key, [*by_position, *by_name])
             if rest and not near:
                 # A setting, which the call checks itself.
                 continue
-            hint = f"did you mean `{near[0]}`? It" if near else "it"
-            return f"{name}() has no argument `{key}`; {hint} takes {takes}"
+            return _no_argument(name, key, near, takes)
     if given > len(by_position):
         most = {0: "no arguments", 1: "1 argument"}.get(
             len(by_position), f"{len(by_position)} arguments"
         )
-        others = [key for key in known if key not in by_position]
         them = "the others" if by_position else "them"
-        remedy = f"give {them} by name: {', '.join(others)}" if others else f"it takes {takes}"
+        remedy = f"give {them} by name: {', '.join(by_name)}" if by_name else f"it takes {takes}"
         return f"{name}() takes {most} by position, got {given}; {remedy}"
     for key in by_position[:given]:
         if key in named:

@@ -542,6 +542,7 @@ class TransitionRing:
     @property
     def path(self) -> str | None: ...
 
+def _closest_name(name: str, known: Sequence[str]) -> str | None: ...
 def _restore_limiter(
     ratio: float,
     min_size: int,

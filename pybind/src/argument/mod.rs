@@ -18,7 +18,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyString};
 
 pub(crate) use self::number::{count, count_in, seconds_of, timeout_of, whole};
-pub(crate) use self::text::{closest, repr_of, shown, text_of};
+pub(crate) use self::text::{_closest_name, repr_of, shown, text_of};
 pub(crate) use self::unexpected::{class, function, method, refuse_unexpected};
 use crate::error::{ErrorClass, Failure, bad_argument, refuses_value};
 

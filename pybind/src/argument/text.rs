@@ -1,5 +1,6 @@
 //! Values and names as errors show them.
 
+use backcast_core::plumbing::closest_name;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::{PyFloat, PyInt, PyString};
@@ -41,15 +42,9 @@ pub(crate) fn text_of(value: &Bound<'_, PyAny>) -> PyResult<String> {
     Ok(value.str()?.to_string_lossy().into_owned())
 }
 
-/// Returns the known name that `name` probably means: of similar spelling, or with a common prefix.
-pub(crate) fn closest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let begins = |long: &str, short: &str| short.len() > 2 && long.starts_with(short);
-    known
-        .map(|known| (strsim::damerau_levenshtein(known, name), known))
-        .filter(|(edits, known)| {
-            let few = *edits <= 2.max(known.len() / 3) && *edits < known.len();
-            few || begins(name, known) || begins(known, name)
-        })
-        .min()
-        .map(|(_, known)| known)
+/// Return the known name that a name probably means; ``None`` if none is similar enough.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "an argument of the Python call")]
+pub(crate) fn _closest_name(name: &str, known: Vec<String>) -> Option<String> {
+    closest_name(name, known.iter().map(String::as_str)).map(str::to_owned)
 }

@@ -1,10 +1,11 @@
 //! Refusal of arguments that a call does not have.
 
+use backcast_core::plumbing::closest_name;
 use pyo3::PyTypeInfo;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use super::text::{closest, text_of};
+use super::text::text_of;
 use crate::error::{ErrorClass, Failure};
 
 /// Keywords of options that are objects here, and of other libraries: call, keyword, and what to
@@ -88,7 +89,7 @@ pub(crate) fn refuse_unexpected<'py>(
                 "{name}() has no argument `{key}`; write {instead}. It takes {signature}"
             ));
         }
-        let hint = closest(&key, takes.all().copied())
+        let hint = closest_name(&key, takes.all().copied())
             .map_or_else(|| "it".to_owned(), |near| format!("did you mean `{near}`? It"));
         return refuse(format!("{name}() has no argument `{key}`; {hint} takes {signature}"));
     }

@@ -1,6 +1,7 @@
 //! Errors of segments: one enum for every operation on named objects.
 #![expect(missing_docs, reason = "the messages show the fields")]
 
+mod closest_name;
 mod io_cause;
 mod kind;
 mod number;
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+pub use self::closest_name::closest_name;
 pub use self::io_cause::IoCause;
 pub use self::kind::{Kind, MAX_NAME_BYTES};
 pub use self::number::ShownNumber;

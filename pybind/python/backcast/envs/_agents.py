@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
-from backcast._calls import explained
+from backcast._calls import explained, refuse_unknown
 from backcast._native import SharedMarket
 from backcast.envs._trading import check_render_mode
-from backcast.envs._trading_settings import AgentSettings, TradingSettings, checked
+from backcast.envs._trading_settings import AgentSettings, TradingSettings
 from backcast.errors import ArgumentTypeError, EnvError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -72,7 +72,9 @@ def parallel_trading_env(
     >>> observations, infos = env.reset(seed=7)  # doctest: +SKIP
     >>> step = env.step({agent: 2 for agent in env.agents})  # doctest: +SKIP
     """
-    common = checked("parallel_trading_env", settings, "agents", "render_mode")
+    known = ("agents", "render_mode", *TradingSettings.__annotations__)
+    refuse_unknown("parallel_trading_env", settings, known)
+    common = dict(settings)
     chosen = _by_name(agents, common)
     check_render_mode(render_mode)
     try:
@@ -101,7 +103,8 @@ def _by_name(
                     f"agents has {name!r}: {own!r}; give a dict of settings by the agent's name, "
                     '{"maker": {"actions": "quotes"}, "taker": {}}'
                 )
-            made[name] = shared | checked(f"the settings of agent {name!r}", own, known=known)
+            refuse_unknown(f"the settings of agent {name!r}", own, known)
+            made[name] = shared | dict(own)
         if made:
             return made
         raise EnvError("agents is empty; name at least one agent")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import gymnasium as gym
@@ -10,6 +9,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from backcast import Schema, Writer
 from backcast._autoreset import lanes_and_mode
+from backcast._native import _closest_name
 from backcast.envs._portfolio import mode_of, word_of
 from backcast.errors import AppendError, ArgumentError, ArgumentTypeError, SchemaError
 
@@ -97,9 +97,9 @@ def refuse_columns(given: Iterable[str], wanted: frozenset[str]) -> None:
             "it there with a wrapper"
         )
     for name in sorted(first - wanted - REPLACEABLE):
-        near = difflib.get_close_matches(name, sorted(wanted | REPLACEABLE), 1)
+        near = _closest_name(name, sorted(wanted | REPLACEABLE))
         remedy = (
-            f"did you mean '{near[0]}'?"
+            f"did you mean '{near}'?"
             if near
             else f'make the ring with it: Schema.from_spaces(..., extra={{"{name}": "f4"}})'
         )

@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from backcast._calls import explained
+from backcast._calls import explained, refuse_unknown
 from backcast.envs._limit import step_limit
 from backcast.envs._portfolio import mode_of, word_of
 from backcast.envs._trading import (
@@ -20,7 +20,7 @@ from backcast.envs._trading import (
     observation_space,
     trading_batch,
 )
-from backcast.envs._trading_settings import TradingSettings, checked
+from backcast.envs._trading_settings import TradingSettings
 from backcast.errors import ArgumentTypeError
 
 if TYPE_CHECKING:
@@ -72,8 +72,9 @@ class TradingEnv(TradingFace, gym.Env[Any, Any]):
         self, *, render_mode: str | None = None, **settings: Unpack[TradingSettings]
     ) -> None:
         settings["max_episode_steps"] = step_limit(self, settings.get("max_episode_steps"))
-        given = checked(type(self).__name__, settings, "render_mode")
-        self._batch = trading_batch(None, given, render_mode=render_mode)
+        known = ("render_mode", *TradingSettings.__annotations__)
+        refuse_unknown(type(self).__name__, settings, known)
+        self._batch = trading_batch(None, settings, render_mode=render_mode)
         self.render_mode = render_mode
         self.observation_space = observation_space(self._batch.features)
         self.action_space = action_space(
@@ -239,11 +240,12 @@ class TradingVectorEnv(TradingFace, VectorEnv[Any, Any, Any]):
             )
         settings["max_episode_steps"] = step_limit(self, settings.get("max_episode_steps"))
         ours = ("num_envs", "copy", "autoreset_mode", "threads", "render_mode")
-        given = checked(type(self).__name__, settings, *ours)
+        known = (*ours, *TradingSettings.__annotations__)
+        refuse_unknown(type(self).__name__, settings, known)
         self.autoreset_mode = mode_of(autoreset_mode)
         self._batch = trading_batch(
             num_envs,
-            given,
+            settings,
             render_mode=render_mode,
             autoreset_mode=word_of(self.autoreset_mode),
             threads=threads,

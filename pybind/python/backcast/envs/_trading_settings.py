@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
-
-from backcast.errors import ArgumentTypeError
 
 if TYPE_CHECKING:
     from backcast.envs import RewardInput
@@ -125,22 +122,3 @@ class TradingSettings(AgentSettings, total=False):
     bankruptcy_equity: float
     maintenance_margin: float
     warm_snapshots: int
-
-
-def checked(
-    owner: str, given: Mapping[str, Any], *others: str, known: Sequence[str] | None = None
-) -> dict[str, Any]:
-    """Refuse names that are no settings, and suggest the ones that were probably meant.
-
-    `others` are the owner's further arguments. `known` are the settings, by default those of a
-    trading environment.
-    """
-    known = [*others, *(TradingSettings.__annotations__ if known is None else known)]
-    for name in given:
-        if name not in known:
-            near = difflib.get_close_matches(str(name), known, 1, 0.6)
-            hint = f"did you mean `{near[0]}`? It" if near else "it"
-            raise ArgumentTypeError(
-                f"{owner}() has no argument `{name}`; {hint} takes {', '.join(known)}"
-            )
-    return dict(given)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -11,7 +10,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
-from backcast._calls import explained
+from backcast._calls import explained, refuse_unknown
 from backcast._counts import count_of
 from backcast._native import TickerTokenizer
 from backcast.envs._portfolio import check_render_mode, mode_of, word_of
@@ -430,10 +429,4 @@ def _refuse_strangers(settings: Mapping[str, Any]) -> None:
     mine = inspect.signature(VecFinRLWrapper.__init__).parameters
     settled = ("self", "settings", "csv_path", "return_format")
     known = [name for name in {**mine, **theirs} if name not in settled]
-    for name in settings:
-        if name not in theirs or name in settled:
-            near = difflib.get_close_matches(name, known, 1, 0.66)
-            hint = f"did you mean `{near[0]}`? It" if near else "it"
-            raise ArgumentTypeError(
-                f"VecFinRLWrapper() has no argument `{name}`; {hint} takes {', '.join(known)}"
-            )
+    refuse_unknown("VecFinRLWrapper", settings, known)

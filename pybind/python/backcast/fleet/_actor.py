@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
 import inspect
 import os
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from multiprocessing import spawn
 from typing import TYPE_CHECKING, Any
 
+from backcast._native import _closest_name
 from backcast.errors import ArgumentError, ArgumentTypeError, FleetError
 
 if TYPE_CHECKING:
@@ -88,8 +88,8 @@ def _find(path: str) -> None:
         ) from error
     if spec is None:
         names = [found.name for found in pkgutil.iter_modules()]
-        near = difflib.get_close_matches(module, names, 1)
-        hint = f"did you mean {near[0]!r}?" if near else "install it, or put it on sys.path"
+        near = _closest_name(module, names)
+        hint = f"did you mean {near!r}?" if near else "install it, or put it on sys.path"
         raise ArgumentError(f"actor {path!r}: there is no module {module!r}; {hint}")
 
 

@@ -6,7 +6,6 @@ parent that dies closes the connection, and the child ends by itself; the guardi
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import json
 import os
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 import backcast as bc
+from backcast._native import _closest_name
 from backcast.fleet import _context
 from backcast.fleet._environment import Identity
 
@@ -151,8 +151,8 @@ def _function(path: str) -> Callable[..., object]:
     module = importlib.import_module(name)
     function = getattr(module, attribute, None)
     if function is None:
-        near = difflib.get_close_matches(attribute, dir(module), 1)
-        hint = f"did you mean {near[0]!r}?" if near else "define it there"
+        near = _closest_name(attribute, dir(module))
+        hint = f"did you mean {near!r}?" if near else "define it there"
         raise UnknownFunctionError(f"module {name!r} has no {attribute!r}; {hint}")
     if not callable(function):
         raise UnknownFunctionError(f"{path!r} is {function!r}; give a function")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from backcast._native import _closest_name
 from backcast.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -249,8 +249,8 @@ class _Sample:
 
     def _known(self, name: str) -> str:
         if name not in self.arrays:
-            near = difflib.get_close_matches(name, self.arrays, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else "name one of those"
+            near = _closest_name(name, list(self.arrays))
+            hint = f"did you mean {near!r}?" if near else "name one of those"
             raise ArgumentError(f"no column {name!r} among {_names(self.arrays)}; {hint}")
         return name
 

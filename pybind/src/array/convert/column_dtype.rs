@@ -1,13 +1,14 @@
 //! Dtypes of columns as NumPy has them.
 
 use backcast_core::DType;
+use backcast_core::plumbing::closest_name;
 use numpy::PyArrayDescr;
 use numpy::prelude::*;
 use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
-use crate::argument::{closest, repr_of};
+use crate::argument::repr_of;
 use crate::error::{ErrorClass, Failure, reworded};
 
 /// Dtypes that NumPy has itself, with their names there.
@@ -84,7 +85,7 @@ pub(crate) fn dtype_of(
         let typed = value.extract::<&str>().ok().filter(|text| text.len() > 3);
         let names = || DType::ALL.map(DType::name).into_iter();
         let hint = typed
-            .and_then(|text| closest(text, names()))
+            .and_then(|text| closest_name(text, names()))
             .map_or_else(String::new, |near| format!("did you mean '{near}'? Otherwise "));
         Ok(Failure::new(
             ErrorClass::Schema,

@@ -1,10 +1,11 @@
 //! Reads tickers by name, and words errors about unknown ones.
 
+use backcast_core::plumbing::closest_name;
 use backcast_market::Panel as CorePanel;
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
 
-use crate::argument::{closest, read};
+use crate::argument::read;
 use crate::error::{ErrorClass, Failure};
 
 pub(super) const NAMES: &str = "a sequence of names, such as [\"AAPL\", \"MSFT\"]";
@@ -15,7 +16,7 @@ pub(super) fn names_of(given: &Bound<'_, PyAny>, what: &str) -> Result<Vec<Strin
 }
 
 pub(super) fn unknown_ticker(panel: &CorePanel, name: &str) -> Failure {
-    let hint = closest(name, panel.tickers().iter().map(String::as_str))
+    let hint = closest_name(name, panel.tickers().iter().map(String::as_str))
         .map_or_else(|| "tickers lists them".to_owned(), |near| format!("did you mean {near:?}?"));
     let count = panel.tickers().len();
     Failure::new(

@@ -1,5 +1,6 @@
 //! Settings as nested dicts: read and written by the names of their fields in Rust.
 
+use backcast_core::plumbing::closest_name;
 use backcast_sim::{
     AccountConfig, ArousalConfig, AuctionRule, ExecutorConfig, FeatureConfig, FeeSchedule,
     FundamentalConfig, LatentConfig, Limits, MakerConfig, MarketConfig, Matching, NewsConfig,
@@ -9,7 +10,7 @@ use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyList};
 
-use crate::argument::{Argument, closest, read, wrong_type};
+use crate::argument::{Argument, read, wrong_type};
 use crate::error::{ErrorClass, Failure};
 
 /// A setting, or a group of settings.
@@ -193,7 +194,7 @@ fn entries<'py>(
     for (name, value) in dict {
         let name: String = name.extract().map_err(|_| refused())?;
         if !known.contains(&name.as_str()) {
-            let hint = closest(&name, known.iter().copied())
+            let hint = closest_name(&name, known.iter().copied())
                 .map_or_else(|| "it".to_owned(), |near| format!("did you mean `{near}`? It"));
             let message =
                 format!("{what} has no setting `{name}`; {hint} has {}", known.join(", "));

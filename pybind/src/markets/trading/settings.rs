@@ -3,6 +3,7 @@
 use std::str::FromStr;
 use std::sync::Arc;
 
+use backcast_core::plumbing::closest_name;
 use backcast_gym::{
     ExternalAgentConfig, ParseChoiceError, PnlDeltaReward, RewardFactory, RewardScale,
     RiskAdjustedReward, SimulationConfig, TradingEnvConfig, TradingError, TradingResetOptions,
@@ -11,7 +12,7 @@ use backcast_sim::{AccountConfig, CASH_PER_TICK, Limits, MarketConfig};
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyString};
 
-use crate::argument::{Argument, FromArgument, closest, count_in, found, shown, whole, wrong_type};
+use crate::argument::{Argument, FromArgument, count_in, found, shown, whole, wrong_type};
 use crate::error::{ErrorClass, Failure};
 use crate::markets::callback::FirstException;
 use crate::markets::contract::reset::mask_of;
@@ -250,7 +251,7 @@ impl<'py> Given<'_, 'py> {
             let name_of = found(key.py(), key.extract::<String>())?.unwrap_or_default();
             if !known.contains(&name_of.as_str()) {
                 let key = key.repr()?;
-                let hint = closest(&name_of, known.iter().copied())
+                let hint = closest_name(&name_of, known.iter().copied())
                     .map_or_else(|| "it".to_owned(), |near| format!("did you mean '{near}'? It"));
                 let message = format!(
                     "reward_options has {key}, which \"{name}\" does not take; {hint} takes {}",
@@ -329,7 +330,7 @@ pub(super) fn reset_options_of(
             }
             ("reset_mask", Some(num_envs)) => mask = Some(mask_of(&value, num_envs)?),
             _ => {
-                let near = closest(&name, known.iter().copied());
+                let near = closest_name(&name, known.iter().copied());
                 if unknown == UnknownOptions::Ignored && near.is_none() {
                     continue;
                 }

@@ -1,18 +1,19 @@
 //! Settings of a ring of transitions, read from Python.
 
+use backcast_core::plumbing::closest_name;
 use backcast_market::{Layout, PriceColumn, Selection};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
 
-use crate::argument::{Argument, axes_of, closest, count_in, wrong_type};
+use crate::argument::{Argument, axes_of, count_in, wrong_type};
 use crate::error::{ErrorClass, Failure};
 use crate::markets::transitions::batch::{BatchNames, ticker_names};
 
 pub(super) fn position(panel: &backcast_market::Panel, name: &str) -> Result<u32, Failure> {
     let token = panel.token(name).and_then(|token| token.checked_sub(1));
     token.ok_or_else(|| {
-        let near = closest(name, panel.tickers().iter().map(String::as_str));
+        let near = closest_name(name, panel.tickers().iter().map(String::as_str));
         let hint = near.map_or_else(
             || "tickers lists them".to_owned(),
             |near| format!("did you mean '{near}'?"),

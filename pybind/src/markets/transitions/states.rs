@@ -5,6 +5,7 @@ mod tickers;
 use std::fmt::{self, Display};
 
 use backcast_core::DType;
+use backcast_core::plumbing::closest_name;
 use backcast_market::{TransitionBatch, TransitionOutcome, TransitionShape};
 use numpy::PyUntypedArray;
 use numpy::prelude::*;
@@ -13,7 +14,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
 pub(crate) use self::tickers::TickerLists;
-use crate::argument::closest;
 use crate::array::convert::{ShapeText, Target, array_of, is_masked};
 use crate::array::view::bytes_of;
 use crate::error::{ErrorClass, Failure};
@@ -254,7 +254,7 @@ fn spread<A: Copy, B>(
 
 fn missing(state: &Bound<'_, PyDict>, key: &str, which: &str) -> Failure {
     let keys: Vec<String> = state.keys().iter().filter_map(|known| known.extract().ok()).collect();
-    let hint = closest(key, keys.iter().map(String::as_str))
+    let hint = closest_name(key, keys.iter().map(String::as_str))
         .map_or_else(String::new, |near| format!(" (it has '{near}')"));
     Failure::new(
         ErrorClass::Append,

@@ -1,5 +1,6 @@
 //! `backcast.types.LearnedTable`: values that learners attach to the rows of a ring.
 
+use backcast_core::plumbing::closest_name;
 use backcast_core::{DType, LearnedOptions, LearnedValues, Ring};
 use backcast_pybind_macros::exact_arguments;
 use numpy::PyArray1;
@@ -7,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyAny, PyByteArray, PyBytes, PyDict, PyString, PyTuple};
 
-use crate::argument::{closest, found, no_constructor, repr_of, required, wrong_type};
+use crate::argument::{found, no_constructor, repr_of, required, wrong_type};
 use crate::array::convert::{self, Target, array_of, descr, dtype_of};
 use crate::error::{ErrorClass, Failure};
 use crate::handle::Handle;
@@ -198,7 +199,7 @@ impl LearnedTable {
             let Some(column) = column else {
                 let table = self.options.name();
                 let names = self.options.columns().iter().map(|column| column.name.as_str());
-                let hint = closest(&name, names.chain(["index"]))
+                let hint = closest_name(&name, names.chain(["index"]))
                     .map_or_else(String::new, |near| format!("did you mean `{near}`? Otherwise "));
                 let message = format!(
                     "the table '{table}' has no column `{name}`; {hint}give values of {}",

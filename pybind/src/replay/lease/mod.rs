@@ -5,12 +5,13 @@ pub(crate) mod tracked;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use backcast_core::plumbing::closest_name;
 use backcast_core::{Column, Lease as CoreLease};
 use backcast_pybind_macros::exact_arguments;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use crate::argument::{Argument, closest, no_constructor};
+use crate::argument::{Argument, no_constructor};
 use crate::array::convert::descr;
 use crate::array::nested::insert;
 use crate::array::view::read_only_view;
@@ -174,7 +175,7 @@ impl Lease {
             let known: Vec<&str> = self.columns.iter().map(Column::name).collect();
             let inside = format!("/{name}");
             let near = known.iter().copied().find(|known| known.ends_with(&inside));
-            let near = near.or_else(|| closest(&name, known.iter().copied()));
+            let near = near.or_else(|| closest_name(&name, known.iter().copied()));
             let hint =
                 near.map_or_else(|| "it".to_owned(), |near| format!("did you mean `{near}`? It"));
             let known = known.join(", ");

@@ -2,12 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 
+use backcast_core::plumbing::closest_name;
 use backcast_core::{DType, Role, Schema};
 use numpy::PyUntypedArray;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
-use crate::argument::closest;
 use crate::array::convert::{LeadingAxes, Target, array_of, check_shape};
 use crate::error::{ErrorClass, Failure};
 
@@ -198,7 +198,7 @@ impl AppendColumns {
 
     fn unknown(&self, name: &str, call: &str) -> Failure {
         let known = self.columns.iter().map(|c| c.name.as_str()).chain(STEP_ENDS);
-        let hint = match (closest(name, known), name) {
+        let hint = match (closest_name(name, known), name) {
             (_, "done" | "terminal" | "dones") => {
                 "say how it ended with terminated= and truncated=".to_owned()
             }

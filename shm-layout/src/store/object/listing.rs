@@ -12,7 +12,7 @@ use super::place::{self, CheckedDir};
 use super::{
     BUILDING_PREFIX, DEAD_PREFIX, HOLD_BYTE, KEEP_BYTE, PERSISTENT_FILE, is_in_memfds, is_missing,
 };
-use crate::error::{IoCause, Kind, SegmentError};
+use crate::error::{IoCause, Kind, SegmentError, closest_name};
 use crate::layout::names::Base;
 use crate::os::byte_lock::LockFile;
 use crate::os::files;
@@ -90,13 +90,8 @@ pub(super) fn missing(base: &Base, kind: Kind, name: &str) -> SegmentError {
     named.retain(|info| !info.building);
     let other = named.iter().find(|info| info.kind != kind && info.name == name);
     let other = other.map(|info| info.kind);
-    let near = named
-        .into_iter()
-        .filter(|info| info.kind == kind && info.name != name)
-        .map(|info| (strsim::damerau_levenshtein(&info.name, name), info.name))
-        .min()
-        .filter(|(edits, near)| *edits <= 2.min(near.len() / 2))
-        .map(|(_, near)| near);
+    let candidates = named.iter().filter(|info| info.kind == kind && info.name != name);
+    let near = closest_name(name, candidates.map(|info| info.name.as_str())).map(str::to_owned);
     let (name, base) = (name.to_owned(), base.path().to_owned());
     SegmentError::NotFound { kind, name, base, other, near }
 }

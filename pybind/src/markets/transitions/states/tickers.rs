@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 
+use backcast_core::plumbing::closest_name;
 use backcast_market::Panel;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
 use super::{ArgumentNames, Arguments, Field, PER_TICKER, Subject, missing};
-use crate::argument::{closest, found, shown};
+use crate::argument::{found, shown};
 use crate::error::{ErrorClass, Failure};
 
 /// Cache of the tokens of lists of names, which are the same in most steps.
@@ -163,7 +164,7 @@ impl TickerLists {
     }
 
     fn unknown(&self, name: &str, which: &str) -> Failure {
-        let near = closest(name, self.tokens.keys().map(String::as_str));
+        let near = closest_name(name, self.tokens.keys().map(String::as_str));
         let hint = near.map_or_else(String::new, |near| format!(" (it has '{near}')"));
         Failure::new(
             ErrorClass::Append,

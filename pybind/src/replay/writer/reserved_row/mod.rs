@@ -4,7 +4,7 @@ mod open;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use backcast_core::plumbing::LaneAlias;
+use backcast_core::plumbing::{LaneAlias, closest_name};
 use backcast_core::{AppendError, Ends, ObsBytes, Role, RowIndex};
 use backcast_pybind_macros::exact_arguments;
 use numpy::PyUntypedArray;
@@ -13,7 +13,7 @@ use pyo3::types::{PyAny, PyDict, PyTuple};
 
 use self::open::{Observed, Open, Reservation, ReservedColumn, lock, unreserve, withdraw};
 pub(crate) use self::open::{Opened, give_up};
-use crate::argument::{Argument, closest, no_constructor, text_of};
+use crate::argument::{Argument, no_constructor, text_of};
 use crate::array::convert::{LeadingAxes, Target, array_of, descr};
 use crate::array::nested::insert;
 use crate::array::view::{FreshArray, bytes_of, row_view};
@@ -285,7 +285,7 @@ impl ReservedRow {
             let Some(found) = found else {
                 let known: Vec<&str> =
                     open.columns.iter().map(|column| column.column.name()).collect();
-                let hint = closest(&name, known.iter().copied())
+                let hint = closest_name(&name, known.iter().copied())
                     .map_or_else(|| "it".to_owned(), |near| format!("did you mean `{near}`? It"));
                 let known = known.join(", ");
                 let text = format!("the reserved row has no column `{name}`; {hint} has {known}");
