@@ -74,12 +74,13 @@ pub use layout::params_shape::{
     ParamsShapeError,
 };
 pub use layout::params_table::{MAX_PARAMS_SLOTS, PARAMS_DATA_MAGIC, PARAMS_MAGIC, ParamsMemory};
-pub use layout::priority_table::{LEAF_ONE, TABLE_MAGIC, TableCounters, TableSettings};
+pub use layout::priority_table::{LEAF_ONE, TableCounters, TableSettings};
 pub use layout::reader_table::{
     AGE_BINS, AgeCounts, LanePins, READERS_MAGIC, ReaderRecord, SharedNotifier,
 };
 pub use layout::sealed_header::SEALED_MAGIC;
 pub use layout::superblock::{LAYOUT_VERSION, MAGIC, SUPERBLOCK_BYTES, Superblock};
+pub use layout::table_header::TABLE_MAGIC;
 pub use layout::tables::{Field, tables};
 pub use layout::window_set::{InterleavedPrefetch, WindowSet, WindowSlice};
 pub use os::bytes::Bytes;

@@ -7,13 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering, Ordering::Relaxed};
 use bytemuck::{Pod, Zeroable};
 
 use crate::error::SegmentError;
-use crate::layout::origin::{Origin, boot_id_hash, header_crc};
-use crate::layout::priority_table::TABLE_MAGIC;
-use crate::layout::superblock::{ENDIAN_TAG, LAYOUT_VERSION};
+use crate::layout::origin::header_crc;
+use crate::layout::table_header::{CommonHeader, KIND_CLAIMS, TableOrigin};
 use crate::os::mapping::Mapping;
 
-/// Number of this kind of table.
-pub(crate) const KIND_CLAIMS: u32 = 2;
 /// Bytes of the header and the counters.
 const HEADER_BYTES: u64 = 256;
 /// Words of a bank before its ranges.
@@ -28,16 +25,8 @@ const SHUFFLED: u32 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct ClaimHeader {
-    /// [`TABLE_MAGIC`].
-    pub magic: [u8; 8],
-    /// [`LAYOUT_VERSION`].
-    pub layout_version: u32,
-    /// [`ENDIAN_TAG`].
-    pub endian_tag: u32,
-    /// Hash of the machine's boot id, as in the superblock.
-    pub boot_id_hash: u64,
-    /// Random id of the ring, as in the superblock.
-    pub ring_uuid: [u8; 16],
+    /// Origin of the table.
+    pub origin: TableOrigin,
     /// Seed of the shuffled order.
     pub seed: u64,
     /// Lanes of the ring.
@@ -96,11 +85,7 @@ impl ClaimHeader {
     pub(crate) fn new(lanes: u32, ring_uuid: [u8; 16], settings: ClaimSettings) -> Self {
         let ClaimSettings { renewed, shuffled, times, seed } = settings;
         let mut header = Self {
-            magic: TABLE_MAGIC,
-            layout_version: LAYOUT_VERSION,
-            endian_tag: ENDIAN_TAG,
-            boot_id_hash: boot_id_hash(),
-            ring_uuid,
+            origin: TableOrigin::new(ring_uuid),
             seed,
             lane_count: lanes,
             kind: KIND_CLAIMS,
@@ -132,15 +117,10 @@ impl ClaimHeader {
         ring_uuid: [u8; 16],
         lanes: u32,
     ) -> Result<(), SegmentError> {
-        let Self { magic, layout_version, endian_tag, boot_id_hash, crc32, .. } = *self;
-        let origin = Origin { magic, layout_version, endian_tag, boot_id_hash, crc32 };
-        origin.check(path, TABLE_MAGIC, header_crc(self))?;
+        CommonHeader::of(self).check(path, KIND_CLAIMS, ring_uuid, lanes)?;
         let corrupt = |what: &str| SegmentError::corrupt(path, what);
-        if (self.ring_uuid, self.lane_count) != (ring_uuid, lanes) {
-            return Err(corrupt("it is a table of another ring"));
-        }
-        if self.kind != KIND_CLAIMS || self.file_bytes != claim_bytes(lanes) || self.times == 0 {
-            return Err(corrupt("it is no table of claims"));
+        if self.file_bytes != claim_bytes(lanes) || self.times == 0 {
+            return Err(corrupt("its size or number of passes is impossible"));
         }
         Ok(())
     }

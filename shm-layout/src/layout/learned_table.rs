@@ -8,13 +8,10 @@ use bytemuck::{Pod, Zeroable};
 
 use crate::error::SegmentError;
 use crate::layout::column::DType;
-use crate::layout::origin::{Origin, boot_id_hash, header_crc};
-use crate::layout::priority_table::TABLE_MAGIC;
-use crate::layout::superblock::{ENDIAN_TAG, LAYOUT_VERSION};
+use crate::layout::origin::header_crc;
+use crate::layout::table_header::{CommonHeader, KIND_LEARNED, TableOrigin};
 use crate::os::mapping::Mapping;
 
-/// Number of this kind of table.
-pub(crate) const KIND_LEARNED: u32 = 3;
 /// Maximum columns of a table.
 pub const MAX_LEARNED_COLUMNS: usize = 16;
 /// Longest name of a column, in bytes.
@@ -32,16 +29,8 @@ const WORD: usize = size_of::<u64>();
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct LearnedHeader {
-    /// [`TABLE_MAGIC`].
-    pub magic: [u8; 8],
-    /// [`LAYOUT_VERSION`].
-    pub layout_version: u32,
-    /// [`ENDIAN_TAG`].
-    pub endian_tag: u32,
-    /// Hash of the machine's boot id, as in the superblock.
-    pub boot_id_hash: u64,
-    /// Random id of the ring, as in the superblock.
-    pub ring_uuid: [u8; 16],
+    /// Origin of the table.
+    pub origin: TableOrigin,
     /// Number of rows of a lane that the table has room for. The values of row `seq` are in place
     /// `seq mod lane_rows`.
     pub lane_rows: u64,
@@ -177,11 +166,7 @@ impl LearnedShape {
         let records: Vec<_> = self.columns.iter().map(LearnedColumn::record).collect();
         let records: &[u8] = bytemuck::cast_slice(&records);
         let mut header = LearnedHeader {
-            magic: TABLE_MAGIC,
-            layout_version: LAYOUT_VERSION,
-            endian_tag: ENDIAN_TAG,
-            boot_id_hash: boot_id_hash(),
-            ring_uuid,
+            origin: TableOrigin::new(ring_uuid),
             lane_rows: self.lane_rows,
             lane_count: self.lanes,
             kind: KIND_LEARNED,
@@ -205,16 +190,11 @@ impl LearnedHeader {
         ring_uuid: [u8; 16],
         lanes: u32,
     ) -> Result<usize, SegmentError> {
-        let Self { magic, layout_version, endian_tag, boot_id_hash, crc32, .. } = *self;
-        let origin = Origin { magic, layout_version, endian_tag, boot_id_hash, crc32 };
-        origin.check(path, TABLE_MAGIC, header_crc(self))?;
+        CommonHeader::of(self).check(path, KIND_LEARNED, ring_uuid, lanes)?;
         let corrupt = |what: &str| SegmentError::corrupt(path, what);
-        if (self.ring_uuid, self.lane_count) != (ring_uuid, lanes) {
-            return Err(corrupt("it is a table of another ring"));
-        }
         let columns = self.column_count as usize;
-        if self.kind != KIND_LEARNED || !(1..=MAX_LEARNED_COLUMNS).contains(&columns) {
-            return Err(corrupt("it is no table of learned columns"));
+        if !(1..=MAX_LEARNED_COLUMNS).contains(&columns) {
+            return Err(corrupt("it has no columns, or too many"));
         }
         Ok(columns)
     }

@@ -27,6 +27,7 @@ pub(crate) mod priority_table;
 pub(crate) mod reader_table;
 pub(crate) mod sealed_header;
 pub(crate) mod superblock;
+pub(crate) mod table_header;
 pub(crate) mod tables;
 pub(crate) mod tree_shape;
 pub(crate) mod window_set;

@@ -8,13 +8,11 @@ use bytemuck::{Pod, Zeroable};
 
 use crate::error::SegmentError;
 use crate::kernels::prefetch::prefetch_line;
-use crate::layout::origin::{Origin, boot_id_hash, header_crc};
-use crate::layout::superblock::{ENDIAN_TAG, LAYOUT_VERSION};
+use crate::layout::origin::header_crc;
+use crate::layout::table_header::{CommonHeader, KIND_PRIORITIES, TableOrigin};
 use crate::layout::tree_shape::{FAN_OUT, TreeShape};
 use crate::os::mapping::Mapping;
 
-/// First bytes of a table.
-pub const TABLE_MAGIC: [u8; 8] = *b"\x89BKT\r\n\x1a\n";
 /// Bytes of the header and the counters.
 pub(crate) const TABLE_HEADER_BYTES: u64 = 256;
 /// Bytes of a lane's words.
@@ -23,8 +21,6 @@ pub(crate) const TABLE_LANE_BYTES: u64 = 16;
 pub const LEAF_ONE: u64 = 1 << 24;
 /// Maximum leaves of a table.
 pub(crate) const MAX_LEAVES: u64 = 1 << 36;
-/// Number of this kind of table: priorities in a sum tree.
-pub(crate) const KIND_PRIORITIES: u32 = 1;
 /// Bytes of a word.
 const WORD: usize = size_of::<u64>();
 
@@ -32,16 +28,8 @@ const WORD: usize = size_of::<u64>();
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct TableHeader {
-    /// [`TABLE_MAGIC`].
-    pub magic: [u8; 8],
-    /// [`LAYOUT_VERSION`].
-    pub layout_version: u32,
-    /// [`ENDIAN_TAG`].
-    pub endian_tag: u32,
-    /// Hash of the machine's boot id, as in the superblock.
-    pub boot_id_hash: u64,
-    /// Random id of the ring, as in the superblock.
-    pub ring_uuid: [u8; 16],
+    /// Origin of the table.
+    pub origin: TableOrigin,
     /// Leaves of a lane. Row `seq` has leaf `seq mod lane_leaves` of its lane.
     pub lane_leaves: u64,
     /// Lanes of the ring.
@@ -160,11 +148,7 @@ impl TableShape {
 impl TableHeader {
     pub(crate) fn new(shape: &TableShape, ring_uuid: [u8; 16], settings: TableSettings) -> Self {
         let mut header = Self {
-            magic: TABLE_MAGIC,
-            layout_version: LAYOUT_VERSION,
-            endian_tag: ENDIAN_TAG,
-            boot_id_hash: boot_id_hash(),
-            ring_uuid,
+            origin: TableOrigin::new(ring_uuid),
             lane_leaves: shape.lane_leaves,
             lane_count: shape.lanes,
             kind: KIND_PRIORITIES,
@@ -197,16 +181,8 @@ impl TableHeader {
         ring_uuid: [u8; 16],
         lanes: u32,
     ) -> Result<(TableShape, TableSettings), SegmentError> {
-        let Self { magic, layout_version, endian_tag, boot_id_hash, crc32, .. } = *self;
-        let origin = Origin { magic, layout_version, endian_tag, boot_id_hash, crc32 };
-        origin.check(path, TABLE_MAGIC, header_crc(self))?;
+        CommonHeader::of(self).check(path, KIND_PRIORITIES, ring_uuid, lanes)?;
         let corrupt = |what: &str| SegmentError::corrupt(path, what);
-        if (self.ring_uuid, self.lane_count) != (ring_uuid, lanes) {
-            return Err(corrupt("it is a table of another ring"));
-        }
-        if self.kind != KIND_PRIORITIES {
-            return Err(corrupt("it is no table of priorities"));
-        }
         let shape = TableShape::new(lanes, self.lane_leaves)
             .filter(|shape| shape.bytes == self.file_bytes)
             .ok_or_else(|| corrupt("the size that it claims is impossible"))?;
@@ -335,6 +311,7 @@ impl TableMemory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout::superblock::LAYOUT_VERSION;
 
     #[test]
     fn sums_of_the_largest_leaves_fit_a_word() {
@@ -372,7 +349,8 @@ mod tests {
         ] {
             assert!(matches!(sealed(wrong), SegmentError::Corrupt { .. }), "{wrong:?}");
         }
-        let other = sealed(TableHeader { layout_version: LAYOUT_VERSION + 1, ..header });
+        let origin = TableOrigin { layout_version: LAYOUT_VERSION + 1, ..header.origin };
+        let other = sealed(TableHeader { origin, ..header });
         assert!(matches!(other, SegmentError::WrongVersion { .. }), "{other}");
     }
 }

@@ -38,13 +38,17 @@ fn size_of_field<S, F>(_: fn(&S) -> &F) -> usize {
     size_of::<F>()
 }
 
+fn innermost(path: &[&'static str]) -> &'static str {
+    path.last().copied().unwrap_or_default()
+}
+
 macro_rules! fields {
-    ($($table:ident { $($field:ident),+ $(,)? })+) => {
+    ($($table:ident { $($($field:ident).+),+ $(,)? })+) => {
         vec![$($(Field {
             table: stringify!($table),
-            field: stringify!($field),
-            offset: offset_of!($table, $field),
-            size: size_of_field(|s: &$table| &s.$field),
+            field: innermost(&[$(stringify!($field)),+]),
+            offset: offset_of!($table, $($field).+),
+            size: size_of_field(|s: &$table| &s.$($field).+),
         }),+),+]
     };
 }
@@ -88,7 +92,8 @@ pub fn tables() -> Vec<Field> {
             created_unix_ns, boot_id_hash, unused, crc32,
         }
         TableHeader {
-            magic, layout_version, endian_tag, boot_id_hash, ring_uuid, lane_leaves, lane_count,
+            origin.magic, origin.layout_version, origin.endian_tag, origin.boot_id_hash,
+            origin.ring_uuid, lane_leaves, lane_count,
             kind, exponent, eps, file_bytes, stride, unused, crc32,
         }
         TableCounterBytes {
@@ -96,12 +101,14 @@ pub fn tables() -> Vec<Field> {
         }
         TableLaneBytes { entered, expired }
         ClaimHeader {
-            magic, layout_version, endian_tag, boot_id_hash, ring_uuid, seed, lane_count, kind,
+            origin.magic, origin.layout_version, origin.endian_tag, origin.boot_id_hash,
+            origin.ring_uuid, seed, lane_count, kind,
             times, flags, file_bytes, unused, crc32,
         }
         ClaimCounterBytes { claim, unused1, drawn, passes, unused2 }
         LearnedHeader {
-            magic, layout_version, endian_tag, boot_id_hash, ring_uuid, lane_rows, lane_count,
+            origin.magic, origin.layout_version, origin.endian_tag, origin.boot_id_hash,
+            origin.ring_uuid, lane_rows, lane_count,
             kind, column_count, columns_crc32, file_bytes, unused, crc32,
         }
         LearnedCounterBytes { updated, stale, unused }

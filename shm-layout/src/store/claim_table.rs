@@ -9,9 +9,8 @@ use super::table_file::{
     open_or_make, readable,
 };
 use crate::error::SegmentError;
-use crate::layout::claim_table::{
-    ClaimHeader, ClaimMemory, ClaimSettings, KIND_CLAIMS, claim_bytes,
-};
+use crate::layout::claim_table::{ClaimHeader, ClaimMemory, ClaimSettings, claim_bytes};
+use crate::layout::table_header::KIND_CLAIMS;
 use crate::os::mapping::Mapping;
 use crate::protocol::claim::{self, ClaimPass};
 use crate::store::ring_store::RingStore;
@@ -196,10 +195,6 @@ impl TableKind for ClaimMemory {
     type Header = ClaimHeader;
     /// Lanes of the ring.
     type Shape = u32;
-
-    fn magic_and_kind(header: &ClaimHeader) -> ([u8; 8], u32) {
-        (header.magic, header.kind)
-    }
 
     fn check(file: &TableFile<'_>, header: &ClaimHeader) -> Result<u32, SegmentError> {
         header.check(file.path, file.ring_uuid, file.lanes)?;

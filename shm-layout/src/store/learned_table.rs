@@ -11,9 +11,10 @@ use super::table_file::{
 };
 use crate::error::SegmentError;
 use crate::layout::learned_table::{
-    KIND_LEARNED, LearnedColumn, LearnedColumnRecord, LearnedCounters, LearnedHeader,
-    LearnedMemory, LearnedShape, MAX_VALUES, records_end,
+    LearnedColumn, LearnedColumnRecord, LearnedCounters, LearnedHeader, LearnedMemory,
+    LearnedShape, MAX_VALUES, records_end,
 };
+use crate::layout::table_header::KIND_LEARNED;
 use crate::os::mapping::Mapping;
 use crate::protocol::learned;
 use crate::store::ring_store::RingStore;
@@ -211,10 +212,6 @@ impl TableKind for LearnedMemory {
     const KIND: u32 = KIND_LEARNED;
     type Header = LearnedHeader;
     type Shape = LearnedShape;
-
-    fn magic_and_kind(header: &LearnedHeader) -> ([u8; 8], u32) {
-        (header.magic, header.kind)
-    }
 
     fn check(file: &TableFile<'_>, header: &LearnedHeader) -> Result<LearnedShape, SegmentError> {
         let TableFile { fd, path, ring_uuid, lanes } = *file;

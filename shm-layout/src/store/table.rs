@@ -10,8 +10,9 @@ use super::table_file::{
 };
 use crate::error::SegmentError;
 use crate::layout::priority_table::{
-    KIND_PRIORITIES, TableCounters, TableHeader, TableMemory, TableSettings, TableShape,
+    TableCounters, TableHeader, TableMemory, TableSettings, TableShape,
 };
+use crate::layout::table_header::KIND_PRIORITIES;
 use crate::os::mapping::Mapping;
 use crate::protocol::extremes::{Extreme, extremes};
 use crate::protocol::sum_tree::{self, Ancestors, Descent, FAN_OUT, LeafChange};
@@ -405,10 +406,6 @@ impl TableKind for TableMemory {
     const KIND: u32 = KIND_PRIORITIES;
     type Header = TableHeader;
     type Shape = TableShape;
-
-    fn magic_and_kind(header: &TableHeader) -> ([u8; 8], u32) {
-        (header.magic, header.kind)
-    }
 
     fn check(file: &TableFile<'_>, header: &TableHeader) -> Result<TableShape, SegmentError> {
         header.check(file.path, file.ring_uuid, file.lanes).map(|(shape, _)| shape)

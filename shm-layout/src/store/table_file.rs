@@ -8,11 +8,14 @@ use std::sync::{Arc, PoisonError};
 use rustix::fs::{AtFlags, unlinkat};
 
 use crate::error::SegmentError;
-use crate::layout::claim_table::{ClaimMemory, KIND_CLAIMS};
+use crate::layout::claim_table::ClaimMemory;
 use crate::layout::geometry::RingSpec;
-use crate::layout::learned_table::{KIND_LEARNED, LearnedMemory};
+use crate::layout::learned_table::LearnedMemory;
 use crate::layout::names::check_name;
-use crate::layout::priority_table::{KIND_PRIORITIES, TABLE_MAGIC, TableHeader, TableMemory};
+use crate::layout::priority_table::TableMemory;
+use crate::layout::table_header::{
+    CommonHeader, KIND_CLAIMS, KIND_LEARNED, KIND_PRIORITIES, contents,
+};
 use crate::os::byte_lock::{Claim, HeapLocks, LockFile, LockMode};
 use crate::os::fork_release::ReleasedOnFork;
 use crate::os::mapping::{Access, HUGE_PAGE, Mapping};
@@ -128,12 +131,9 @@ pub(crate) trait TableKind: Sized {
     /// Number of the kind in headers.
     const KIND: u32;
     /// First bytes of a file.
-    type Header: bytemuck::AnyBitPattern;
+    type Header: bytemuck::Pod;
     /// Sizes of a table.
     type Shape: Clone;
-
-    /// Returns the magic and the kind of a header.
-    fn magic_and_kind(header: &Self::Header) -> ([u8; 8], u32);
 
     /// Checks every byte before the words of a table against its ring. Returns the sizes of the
     /// table.
@@ -391,11 +391,8 @@ pub(super) fn kind_of(object: &Object, name: &str) -> Result<u32, SegmentError> 
     let file = file_name(name);
     let fd = object.memory(&file, Access::ReadOnly, None)?;
     let path = object.path().join(file);
-    let (header, _) = read_header::<TableHeader>(fd.as_fd(), &path)?;
-    if header.magic != TABLE_MAGIC {
-        return Err(SegmentError::corrupt(&path, "it is no table"));
-    }
-    Ok(header.kind)
+    let (header, _) = read_header::<CommonHeader>(fd.as_fd(), &path)?;
+    header.kind().ok_or_else(|| SegmentError::corrupt(&path, "it is no table"))
 }
 
 impl RingStore {
@@ -413,8 +410,7 @@ impl RingStore {
 pub(super) fn map<T: TableKind>(file: &TableFile<'_>) -> Result<T, SegmentError> {
     let TableFile { fd, path, .. } = *file;
     let (header, bytes) = read_header::<T::Header>(fd, path)?;
-    let (magic, kind) = T::magic_and_kind(&header);
-    check_kind(path, magic, kind, T::KIND)?;
+    check_kind(path, &CommonHeader::of(&header), T::KIND)?;
     let shape = T::check(file, &header)?;
     if bytes != T::bytes(&shape) {
         let what = format!("it has {bytes} bytes, not {}", T::bytes(&shape));
@@ -441,24 +437,12 @@ fn read_header<H: bytemuck::AnyBitPattern>(
     Ok((bytemuck::pod_read_unaligned(&found), bytes))
 }
 
-/// Refuses a table of another known kind than `wanted`. `magic` and `kind` are those of its header,
-/// which was not checked.
-fn check_kind(path: &Path, magic: [u8; 8], kind: u32, wanted: u32) -> Result<(), SegmentError> {
-    if magic != TABLE_MAGIC || kind == wanted || contents(kind).is_none() {
-        return Ok(());
-    }
+/// Refuses a table of another known kind than `wanted`, by its header, which was not checked.
+fn check_kind(path: &Path, header: &CommonHeader, wanted: u32) -> Result<(), SegmentError> {
+    let other = header.kind().filter(|kind| *kind != wanted && contents(*kind).is_some());
+    let Some(kind) = other else { return Ok(()) };
     let file = path.file_name().map(|file| file.to_string_lossy()).unwrap_or_default();
     Err(other_kind(name_of(&file).unwrap_or(&file), kind, wanted))
-}
-
-/// Returns what a kind of tables holds.
-fn contents(kind: u32) -> Option<&'static str> {
-    match kind {
-        KIND_PRIORITIES => Some("priorities"),
-        KIND_CLAIMS => Some("claims"),
-        KIND_LEARNED => Some("learned columns"),
-        _ => None,
-    }
 }
 
 fn other_kind(table: &str, kind: u32, wanted: u32) -> SegmentError {

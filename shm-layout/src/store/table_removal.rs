@@ -6,10 +6,11 @@ use rustix::fs::{AtFlags, unlinkat};
 use super::memfd;
 use super::table_file::{HeapTable, OpenFile, file_name, kind_of, lock_byte, names};
 use crate::error::SegmentError;
-use crate::layout::claim_table::{ClaimMemory, KIND_CLAIMS};
-use crate::layout::learned_table::{KIND_LEARNED, LearnedMemory};
+use crate::layout::claim_table::ClaimMemory;
+use crate::layout::learned_table::LearnedMemory;
 use crate::layout::names::check_name;
-use crate::layout::priority_table::{KIND_PRIORITIES, TableMemory};
+use crate::layout::priority_table::TableMemory;
+use crate::layout::table_header::{KIND_CLAIMS, KIND_LEARNED, KIND_PRIORITIES};
 use crate::os::byte_lock::LockMode;
 use crate::store::ring_store::RingStore;
 
