@@ -2,20 +2,17 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
-use std::time::Duration;
 
-use backcast_layout::protocol::limit::{
-    COUNT, GENERATIONS, LimitCounter, count, give_back, listen, take, wake,
-};
+use backcast_layout::protocol::limit::{COUNT, count, give_back, take, wake};
 use backcast_layout::{LimitedSide, LimiterTable, LiveSampler, RingStore, SegmentError, WaitMark};
 
 use super::absent::NoWriter;
 use super::gate::wake_writers;
 use super::limits::{LimiterCounts, RateLimiter};
 use super::size::RingSize;
-use super::waiting::{AloneSince, Caller, Waiting, writers};
+use super::waiting::{AloneSince, Caller, Shortage, Waiting};
 use super::{current, most_transitions};
-use crate::error::{LimitError, LimitedCall, LimiterWait};
+use crate::error::{LimitError, LimitedCall};
 
 /// Gate of a sampler. A sampler counts as alive while it has one.
 #[derive(Debug)]
@@ -151,63 +148,40 @@ impl DrawGate {
     ) -> Result<(), LimitError> {
         let (store, slot) = (Arc::clone(&self.store), self.slot);
         let table = batch.table;
-        let (inserts, samples) =
-            (table.counter(LimitedSide::Inserts), table.counter(LimitedSide::Samples));
+        let samples = table.counter(LimitedSide::Samples);
         let mark = |mark| {
             if let Some(slot) = slot {
                 table.mark_sampler(slot, mark);
             }
         };
-        let mut waiting = Waiting::new(table, LimitedSide::Samples, n, &mark);
-        loop {
-            let (limits, generation) = current(table).ok_or(LimitError::Damaged)?;
-            let deletes = table.deletes();
-            let (counts, most) = self.allowed(table, (&limits, generation), anew, caller);
-            let (taken, there) = take(&samples, n - batch.taken, most);
+        let waiting = Waiting::new(&store, table, (LimitedCall::Draw, n), &mark);
+        waiting.until_passed(caller, |limits, generation, caller| {
+            let (counts, most) = self.allowed(table, (limits, generation), anew, caller);
+            let (taken, own) = take(&samples, n - batch.taken, most);
             batch.taken += taken;
-            if batch.taken == n {
+            let left = n - batch.taken;
+            if left == 0 {
                 return Ok(());
             }
-            let left = n - batch.taken;
-            let needed = limits.inserts_needed(there.saturating_add(left), counts.deletes);
-            let held = batch.taken;
-            let describe = |waited: Duration| LimiterWait {
-                call: LimitedCall::Draw,
-                wanted: n,
-                held,
-                waited_ms: waited.as_millis(),
-                needed,
-                inserts: inserts.load(Relaxed) & COUNT,
-                samples: there,
-                deletes: deletes.0,
-                limits: limits.to_string(),
-                peers: writers(&store),
-                has_peers: store.has_writer(),
-            };
             let choice = limits.no_writer_choice();
             let is_alone = choice != NoWriter::Wait && self.alone.is_alone(&store, table);
             if is_alone && choice == NoWriter::Pass {
                 count(&samples, left);
                 batch.taken = n;
                 return Ok(());
-            } else if is_alone {
-                return Err(LimitError::NoWriter(describe(caller.waited()).into()));
             }
+            let inserts_for = |n| limits.inserts_needed(own.saturating_add(n), counts.deletes);
+            let (needed, held) = (inserts_for(left), n - left);
             // Writers stop at their bound, and wait for the items that it allows this batch.
-            let wake_at = needed.min(limits.most_inserts(there, counts.deletes));
-            let wake_at =
-                wake_at.max(limits.inserts_needed(there.saturating_add(1), counts.deletes));
-            let (ticket, word) = listen(&inserts, wake_at);
-            // Look again at limits, dropped rows, and items that another sampler gave back: a
-            // change before the bit was set woke no process.
-            let changed = word & GENERATIONS != generation
-                || table.deletes() != deletes
-                || samples.load(Relaxed) & COUNT < there;
-            if (changed || word & COUNT >= wake_at) && waiting.looks_again() {
-                continue;
-            }
-            waiting.sleep(caller, &describe, |time| ticket.sleep(&inserts, time))?;
-        }
+            let wake_at = needed.min(limits.most_inserts(own, counts.deletes));
+            Err(Shortage {
+                needed,
+                wake_at: wake_at.max(inserts_for(1)),
+                held,
+                own,
+                fails: is_alone,
+            })
+        })
     }
 
     /// Returns whether rows were dropped since a draw last found too few: then `dropped`, the sum

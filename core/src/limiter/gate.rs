@@ -9,20 +9,18 @@
 //! writers continue. `docs/protocol.md` proves that one side can always continue.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use backcast_layout::protocol::limit::{
-    COUNT, GENERATIONS, LimitCounter, WAITED, count, listen, wake,
-};
+use backcast_layout::protocol::limit::{COUNT, LimitCounter, WAITED, count, wake};
 use backcast_layout::{LimitedSide, LimiterTable, RingStore, WaitMark};
 
 use super::absent::NoLearner;
 use super::limits::LimiterCounts;
+use super::most_transitions;
 use super::size::RingSize;
-use super::waiting::{Caller, Waiting, samplers};
-use super::{current, most_transitions};
-use crate::error::{LimitError, LimitedCall, LimiterWait};
+use super::waiting::{Caller, Shortage, Waiting};
+use crate::error::{LimitError, LimitedCall};
 
 /// Gate of a writer.
 #[derive(Debug)]
@@ -80,71 +78,36 @@ impl InsertGate {
     fn wait(&mut self, n: u64, caller: &mut Caller<'_>) -> Result<(), LimitError> {
         let (store, lane) = (Arc::clone(&self.store), self.lane);
         let Some(table) = store.limiter() else { return Ok(()) };
-        let counter = table.counter(LimitedSide::Samples);
+        let samples = table.counter(LimitedSide::Samples);
         let mark = |mark| table.mark_writer(lane, mark);
-        let mut waiting = Waiting::new(table, LimitedSide::Inserts, n, &mark);
-        loop {
-            let (limits, generation) = current(table).ok_or(LimitError::Damaged)?;
+        let waiting = Waiting::new(&store, table, (LimitedCall::Append { lane }, n), &mark);
+        waiting.until_passed(caller, |limits, generation, caller| {
             let (deletes, dropped_at) = table.deletes();
             let inserts = table.load_inserts(Relaxed) & COUNT;
             // An outdated count of samples allows fewer inserts.
-            let samples = counter.load(Relaxed) & COUNT;
+            let samples = samples.load(Relaxed) & COUNT;
             let counts = LimiterCounts { inserts, samples, deletes };
             let mut size = RingSize { drawable: None, most: most_transitions(&store), dropped_at };
-            let mut sized = size.counted(&limits, counts);
+            let mut sized = size.counted(limits, counts);
             if !limits.can_insert(sized, 1) {
                 size.drawable = Some((caller.drawable)());
-                sized = size.counted(&limits, counts);
+                sized = size.counted(limits, counts);
             }
             if limits.can_insert(sized, 1) {
                 self.bound = limits.most_inserts(samples, sized.deletes);
                 self.generation = generation;
                 return Ok(());
             }
-            let needed = limits.samples_needed(inserts.saturating_add(1), sized.deletes);
-            let describe = |waited: Duration| LimiterWait {
-                call: LimitedCall::Append { lane },
-                wanted: n,
-                held: 0,
-                waited_ms: waited.as_millis(),
-                needed,
-                inserts,
-                samples: counter.load(Relaxed) & COUNT,
-                deletes,
-                limits: limits.to_string(),
-                peers: samplers(&store),
-                has_peers: store.has_sampler(),
-            };
-            match limits.no_learner_choice() {
-                NoLearner::Wait => {}
-                NoLearner::Pass | NoLearner::Error if store.has_sampler() => {}
+            let fails = match limits.no_learner_choice() {
+                NoLearner::Wait => false,
+                NoLearner::Pass | NoLearner::Error if store.has_sampler() => false,
                 NoLearner::Pass => return Ok(()),
-                NoLearner::Error => {
-                    return Err(LimitError::NoLearner(describe(caller.waited()).into()));
-                }
-            }
-            let (ticket, word) = listen(&counter, needed);
-            // A sampler that begins to await rows sets its mark and then wakes writers: it is seen
-            // here, or the sleep is refused.
-            if awaits_rows(&store, table) {
-                return Ok(());
-            }
-            // Look again at limits and dropped rows: a change before the bit was set woke no
-            // process.
-            let changed = table.load_inserts(Acquire) & GENERATIONS != generation
-                || table.deletes() != (deletes, dropped_at);
-            if (changed || word & COUNT >= needed) && waiting.looks_again() {
-                continue;
-            }
-            waiting.sleep(caller, &describe, |time| ticket.sleep(&counter, time))?;
-        }
+                NoLearner::Error => true,
+            };
+            let needed = limits.samples_needed(inserts.saturating_add(1), sized.deletes);
+            Err(Shortage { needed, wake_at: needed, held: 0, own: inserts, fails })
+        })
     }
-}
-
-/// Returns whether a live sampler has its whole batch counted, and waits for rows to fill it.
-fn awaits_rows(store: &RingStore, table: &LimiterTable) -> bool {
-    (0..store.spec().reader_slots)
-        .any(|slot| table.sampler_mark(slot).awaits_rows && store.reader_held(slot))
 }
 
 /// Wakes the writers that wait, so that they decide anew.

@@ -1,13 +1,16 @@
-//! Sleeps of a wait for the rate limiter: the checks between them, and the mark of the wait.
+//! Waits for the rate limiter, of either side: the loop, its sleeps and the checks between them,
+//! and the mark of the wait.
 
-use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use backcast_layout::protocol::limit::COUNT;
+use backcast_layout::protocol::limit::{COUNT, GENERATIONS, LimitCounter, listen};
 use backcast_layout::{LimitedSide, LimiterTable, RingStore, WaitMark};
 
-use crate::error::{LimitError, LimiterWait};
+use super::current;
+use super::limits::RateLimiter;
+use crate::error::{LimitError, LimitedCall, LimiterWait};
 use crate::wait::{Wait, WaitEnd};
 
 /// Maximum sleep before a wait checks for a dead peer and a lost name.
@@ -59,10 +62,27 @@ impl AloneSince {
     }
 }
 
+/// Counts that are missing for a call to continue.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shortage {
+    /// Count of the other side with which the whole call can continue.
+    pub(super) needed: u64,
+    /// Count of the other side at which the call is to be woken.
+    pub(super) wake_at: u64,
+    /// Items that are counted for the call.
+    pub(super) held: u64,
+    /// Count of the caller's side.
+    pub(super) own: u64,
+    /// Whether the call fails now, because the other side has no live process.
+    pub(super) fails: bool,
+}
+
 /// A wait, from its first sleep on. Dropping it ends the wait.
-pub(crate) struct Waiting<'a> {
+pub(super) struct Waiting<'a> {
+    store: &'a RingStore,
     table: &'a LimiterTable,
-    side: LimitedSide,
+    call: LimitedCall,
+    /// Transitions or items that the call wants.
     wanted: u64,
     /// Sets the mark that shows the wait to other processes.
     mark: &'a dyn Fn(WaitMark),
@@ -73,25 +93,95 @@ pub(crate) struct Waiting<'a> {
 }
 
 impl<'a> Waiting<'a> {
-    pub(crate) fn new(
+    pub(super) fn new(
+        store: &'a RingStore,
         table: &'a LimiterTable,
-        side: LimitedSide,
-        wanted: u64,
+        (call, wanted): (LimitedCall, u64),
         mark: &'a dyn Fn(WaitMark),
     ) -> Self {
-        Self { table, side, wanted, mark, began: None, looks: 0 }
+        Self { store, table, call, wanted, mark, began: None, looks: 0 }
+    }
+
+    /// Returns the side that waits.
+    fn side(&self) -> LimitedSide {
+        match self.call {
+            LimitedCall::Append { .. } => LimitedSide::Inserts,
+            LimitedCall::Draw => LimitedSide::Samples,
+        }
+    }
+
+    /// Waits until `try_pass` succeeds under the limits in force, of a generation.
+    pub(super) fn until_passed(
+        mut self,
+        caller: &mut Caller<'_>,
+        mut try_pass: impl FnMut(&RateLimiter, u64, &Caller<'_>) -> Result<(), Shortage>,
+    ) -> Result<(), LimitError> {
+        let (table, side) = (self.table, self.side());
+        let (own, other) = (table.counter(side), table.counter(side.other()));
+        loop {
+            let (limits, generation) = current(table).ok_or(LimitError::Damaged)?;
+            let deletes = table.deletes();
+            let Err(shortage) = try_pass(&limits, generation, caller) else { return Ok(()) };
+            let (store, call, wanted) = (self.store, self.call, self.wanted);
+            let describe = |waited: Duration| {
+                let counted = other.load(Relaxed) & COUNT;
+                let (inserts, samples, peers, has_peers) = match side {
+                    LimitedSide::Inserts => {
+                        (shortage.own, counted, samplers(store), store.has_sampler())
+                    }
+                    LimitedSide::Samples => {
+                        (counted, shortage.own, writers(store), store.has_writer())
+                    }
+                };
+                LimiterWait {
+                    call,
+                    wanted,
+                    held: shortage.held,
+                    waited_ms: waited.as_millis(),
+                    needed: shortage.needed,
+                    inserts,
+                    samples,
+                    deletes: deletes.0,
+                    limits: limits.to_string(),
+                    peers,
+                    has_peers,
+                }
+            };
+            if shortage.fails {
+                let error = match side {
+                    LimitedSide::Inserts => LimitError::NoLearner,
+                    LimitedSide::Samples => LimitError::NoWriter,
+                };
+                return Err(error(describe(caller.waited()).into()));
+            }
+            let (ticket, word) = listen(&other, shortage.wake_at);
+            // A sampler that begins to await rows sets its mark and then wakes writers: it is seen
+            // here, or the sleep is refused.
+            if side == LimitedSide::Inserts && awaits_rows(store, table) {
+                return Ok(());
+            }
+            // Look again at limits, dropped rows, and items that another sampler gave back: a
+            // change before the bit was set woke no process.
+            let changed = table.load_inserts(Acquire) & GENERATIONS != generation
+                || table.deletes() != deletes
+                || own.load(Relaxed) & COUNT < shortage.own;
+            if (changed || word & COUNT >= shortage.wake_at) && self.looks_again() {
+                continue;
+            }
+            self.sleep(caller, &describe, |time| ticket.sleep(&other, time))?;
+        }
     }
 
     /// Returns whether to check again without a sleep. The number of such checks is limited, since
     /// a hostile process could change the words without end.
-    pub(crate) fn looks_again(&mut self) -> bool {
+    fn looks_again(&mut self) -> bool {
         self.looks += 1;
         self.looks < MAX_LOOKS
     }
 
     /// Sleeps once, for at most [`SLICE`], unless the wait has ended. `describe` makes the text of
     /// the report and of errors, given the time waited.
-    pub(crate) fn sleep(
+    fn sleep(
         &mut self,
         caller: &mut Caller<'_>,
         describe: &dyn Fn(Duration) -> LimiterWait,
@@ -111,7 +201,7 @@ impl<'a> Waiting<'a> {
         })?;
         if self.began.is_none() {
             self.began = Some(Instant::now());
-            self.table.counter(self.side).count_wait();
+            self.table.counter(self.side()).count_wait();
             let since_unix_ms = unix_ms();
             (self.mark)(WaitMark { since_unix_ms, wanted: self.wanted, awaits_rows: false });
         }
@@ -126,7 +216,7 @@ impl Drop for Waiting<'_> {
         if let Some(began) = self.began {
             (self.mark)(WaitMark::default());
             let waited = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            self.table.counter(self.side).count_waited(waited);
+            self.table.counter(self.side()).count_waited(waited);
         }
     }
 }
@@ -134,6 +224,12 @@ impl Drop for Waiting<'_> {
 fn unix_ms() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Returns whether a live sampler has its whole batch counted, and waits for rows to fill it.
+fn awaits_rows(store: &RingStore, table: &LimiterTable) -> bool {
+    (0..store.spec().reader_slots)
+        .any(|slot| table.sampler_mark(slot).awaits_rows && store.reader_held(slot))
 }
 
 /// Returns the ids of at most 8 processes that registered in reader slots: samplers and holders of

@@ -206,6 +206,17 @@ pub enum LimitedSide {
     Samples,
 }
 
+impl LimitedSide {
+    /// Returns the side whose count this side waits for.
+    #[must_use]
+    pub fn other(self) -> Self {
+        match self {
+            Self::Inserts => Self::Samples,
+            Self::Samples => Self::Inserts,
+        }
+    }
+}
+
 /// Mark of a waiting process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WaitMark {
