@@ -19,6 +19,7 @@ mod external_agent;
 mod footprint;
 mod multi_agent;
 mod observation;
+mod readouts;
 mod reward;
 mod runner;
 mod seat;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use backcast_core::AutoresetMode;
-use backcast_sim::{ConservationError, Feature, Market};
+use backcast_sim::{ConservationError, Market};
 
 use super::{
     config::{TradingEnvConfig, TradingResetOptions},
@@ -49,7 +49,7 @@ use crate::contract::{EpisodeError, EpisodeMetrics, Episodes, SplitMix, check_le
 /// ```
 #[derive(Clone, Debug)]
 pub struct MultiAgentTradingEnv {
-    setup: Arc<TradingSetup>,
+    pub(super) setup: Arc<TradingSetup>,
     runner: EpisodeRunner,
     /// Phase, reward and flags of each agent.
     episodes: Episodes,
@@ -188,17 +188,6 @@ impl MultiAgentTradingEnv {
         self.observe(observations)
     }
 
-    /// Returns the number of elements of the observation of one agent, `F`.
-    #[must_use]
-    pub fn observation_size(&self) -> usize {
-        self.setup.layout.size()
-    }
-
-    /// Returns the entries of an observation: symbol, and name, unit and bounds.
-    pub fn observation_entries(&self) -> impl Iterator<Item = (u16, &'static Feature)> {
-        self.setup.layout.entries()
-    }
-
     /// Returns the position of one agent's numbers among those of all agents.
     #[must_use]
     pub fn action_range(&self, agent: usize) -> std::ops::Range<usize> {
@@ -275,12 +264,6 @@ impl MultiAgentTradingEnv {
     #[must_use]
     pub fn market(&self) -> &Market {
         self.runner.market()
-    }
-
-    /// Returns the settings.
-    #[must_use]
-    pub fn config(&self) -> &TradingEnvConfig {
-        &self.setup.config
     }
 
     /// Checks that cash, shares and open orders of the market add up exactly.

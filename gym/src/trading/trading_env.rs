@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use backcast_core::AutoresetMode;
-use backcast_sim::{ConservationError, Feature, Market};
+use backcast_sim::{ConservationError, Market};
 
 use super::{
     actions::TradingAction,
@@ -37,7 +37,7 @@ use crate::contract::{EpisodeMetrics, Episodes, SplitMix, StepOutcome, check_len
 /// continues as the original would.
 #[derive(Clone, Debug)]
 pub struct TradingEnv {
-    setup: Arc<TradingSetup>,
+    pub(super) setup: Arc<TradingSetup>,
     runner: EpisodeRunner,
     episodes: Episodes,
 }
@@ -122,17 +122,6 @@ impl TradingEnv {
         Ok(result)
     }
 
-    /// Returns the number of elements of an observation.
-    #[must_use]
-    pub fn observation_size(&self) -> usize {
-        self.setup.layout.size()
-    }
-
-    /// Returns the entries of an observation: symbol, and name, unit and bounds.
-    pub fn observation_entries(&self) -> impl Iterator<Item = (u16, &'static Feature)> {
-        self.setup.layout.entries()
-    }
-
     /// Returns the number of choices of an action for one symbol, or the count of its numbers for a
     /// continuous scheme.
     #[must_use]
@@ -179,12 +168,6 @@ impl TradingEnv {
     #[must_use]
     pub fn market(&self) -> &Market {
         self.runner.market()
-    }
-
-    /// Returns the settings.
-    #[must_use]
-    pub fn config(&self) -> &TradingEnvConfig {
-        &self.setup.config
     }
 
     /// Checks that cash, shares and open orders of the market add up exactly.

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use backcast_core::AutoresetMode;
 use backcast_core::plumbing::ThreadPool;
-use backcast_sim::{ConservationError, Feature, Market};
+use backcast_sim::{ConservationError, Market};
 
 use super::{
     config::{TradingEnvConfig, TradingResetOptions},
@@ -31,10 +31,11 @@ const CACHED_ENVS: usize = 16;
 /// buffer.
 ///
 /// With one thread a step or reset allocates nothing. More threads start at the first call and wait
-/// for the next one; a forked child starts its own.
-#[derive(Debug)]
+/// for the next one; a forked child starts its own. A clone continues as the original would, on
+/// threads of its own.
+#[derive(Clone, Debug)]
 pub struct TradingVectorEnv {
-    setup: Arc<TradingSetup>,
+    pub(super) setup: Arc<TradingSetup>,
     runners: Vec<EpisodeRunner>,
     episodes: Episodes,
     mode: AutoresetMode,
@@ -64,23 +65,6 @@ struct Stepped {
     metrics: EpisodeMetrics,
     began: bool,
     kind: Option<StepKind>,
-}
-
-impl Clone for TradingVectorEnv {
-    /// Returns a copy that continues as the original would, on threads of its own.
-    fn clone(&self) -> Self {
-        Self {
-            setup: Arc::clone(&self.setup),
-            runners: self.runners.clone(),
-            episodes: self.episodes.clone(),
-            outcomes: self.outcomes.clone(),
-            final_obs: self.final_obs.clone(),
-            final_infos: self.final_infos.clone(),
-            final_masks: self.final_masks.clone(),
-            threads: ThreadPool::new(self.threads.threads()),
-            mode: self.mode,
-        }
-    }
 }
 
 impl TradingVectorEnv {
@@ -363,17 +347,6 @@ impl TradingVectorEnv {
         self.runners.len()
     }
 
-    /// Returns the number of elements of one observation, `F`.
-    #[must_use]
-    pub fn observation_size(&self) -> usize {
-        self.setup.layout.size()
-    }
-
-    /// Returns the entries of an observation: symbol, and name, unit and bounds.
-    pub fn observation_entries(&self) -> impl Iterator<Item = (u16, &'static Feature)> {
-        self.setup.layout.entries()
-    }
-
     /// Returns the number of choices of an action for one symbol, or the count of its numbers for a
     /// continuous scheme.
     #[must_use]
@@ -506,12 +479,6 @@ impl TradingVectorEnv {
     #[must_use]
     pub fn market(&self, env: usize) -> &Market {
         self.runners[env].market()
-    }
-
-    /// Returns the settings.
-    #[must_use]
-    pub fn config(&self) -> &TradingEnvConfig {
-        &self.setup.config
     }
 
     /// Checks that cash, shares and open orders of every market add up exactly.

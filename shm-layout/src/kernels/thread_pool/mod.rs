@@ -67,6 +67,13 @@ impl fmt::Debug for WorkerSlot {
     }
 }
 
+impl Clone for ThreadPool {
+    /// Returns a pool of as many threads of its own.
+    fn clone(&self) -> Self {
+        Self::new(self.threads)
+    }
+}
+
 impl ThreadPool {
     /// Returns a pool of `threads` threads, at least one. They are not started yet.
     #[must_use]
