@@ -33,6 +33,7 @@
 mod agents;
 mod book;
 mod candles;
+mod clone_in_place;
 mod config;
 pub mod facts;
 mod features;

@@ -1,5 +1,7 @@
 //! Timing wheel: finds the agents that are due without touching the others.
 
+use crate::clone_in_place::clone_in_place;
+
 /// Slots of the wheel. An agent that waits longer stays in its slot for several rounds.
 const SLOTS: usize = 64;
 const NIL: u16 = u16::MAX;
@@ -12,16 +14,8 @@ pub(crate) struct Wheel {
     wake: Vec<u64>,
 }
 
-impl Clone for Wheel {
-    fn clone(&self) -> Self {
-        Self { heads: self.heads, next: self.next.clone(), wake: self.wake.clone() }
-    }
-
-    fn clone_from(&mut self, source: &Self) {
-        self.heads = source.heads;
-        self.next.clone_from(&source.next);
-        self.wake.clone_from(&source.wake);
-    }
+clone_in_place! {
+    Wheel { heads, next, wake }
 }
 
 impl Wheel {

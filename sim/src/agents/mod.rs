@@ -12,6 +12,7 @@ pub use factory::AgentFactory;
 pub use user::{Agent, CloneAgent, Floor};
 
 use crate::{
+    clone_in_place::clone_in_place,
     config::{Archetype, MarketConfig, Population},
     rng::{RandomStream, StreamRole, mix},
     tape::Tape,
@@ -67,16 +68,8 @@ pub(crate) struct Agents {
     list: Vec<Background>,
 }
 
-impl Clone for Agents {
-    fn clone(&self) -> Self {
-        Self { list: self.list.clone(), ..*self }
-    }
-
-    fn clone_from(&mut self, source: &Self) {
-        self.symbol = source.symbol;
-        self.first_account = source.first_account;
-        self.list.clone_from(&source.list);
-    }
+clone_in_place! {
+    Agents { symbol, first_account, list }
 }
 
 /// Returns the archetype of every agent of a symbol with the key of its stream, which does not

@@ -14,6 +14,7 @@ pub use self::order::{
     Side,
 };
 use self::order::{EMPTY, NIL};
+use crate::clone_in_place::clone_in_place;
 
 /// Highest lower end of a window, in ticks: price times shares times cash units fits an `i64`.
 pub(crate) const MAX_PRICE: i32 = 90_000_000;
@@ -50,17 +51,10 @@ pub struct Book {
     expelled: u64,
 }
 
-impl Clone for Book {
-    fn clone(&self) -> Self {
-        Self { levels: self.levels.clone(), orders: self.orders.clone(), ..*self }
-    }
-
-    fn clone_from(&mut self, source: &Self) {
-        let mut levels = std::mem::take(&mut self.levels);
-        let mut orders = std::mem::take(&mut self.orders);
-        levels.clone_from(&source.levels);
-        orders.clone_from(&source.orders);
-        *self = Self { levels, orders, ..*source };
+clone_in_place! {
+    Book {
+        base, levels, bids, asks, shares, orders, used, free, live, next_id, recentred,
+        expelled,
     }
 }
 

@@ -10,6 +10,7 @@ mod error;
 pub use error::{ConservationError, OrderReject};
 
 use crate::book::Side;
+use crate::clone_in_place::clone_in_place;
 
 /// Cash units of one price tick on one share.
 pub const CASH_PER_TICK: i64 = 100;
@@ -114,28 +115,9 @@ pub struct Ledger {
     endowment: i128,
 }
 
-impl Clone for Ledger {
-    fn clone(&self) -> Self {
-        Self {
-            accounts: self.accounts.clone(),
-            others: self.others.clone(),
-            lendable: self.lendable.clone(),
-            shortable: self.shortable.clone(),
-            issued: self.issued.clone(),
-            ..*self
-        }
-    }
-
-    fn clone_from(&mut self, source: &Self) {
-        self.accounts.clone_from(&source.accounts);
-        self.others.clone_from(&source.others);
-        self.lendable.clone_from(&source.lendable);
-        self.shortable.clone_from(&source.shortable);
-        self.issued.clone_from(&source.issued);
-        self.fees = source.fees;
-        self.exchange = source.exchange;
-        self.lender = source.lender;
-        self.endowment = source.endowment;
+clone_in_place! {
+    Ledger {
+        fees, accounts, others, lendable, shortable, issued, exchange, lender, endowment,
     }
 }
 

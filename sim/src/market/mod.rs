@@ -12,6 +12,7 @@ use symbol::SymbolModel;
 
 use crate::{
     agents::{Agent, Floor},
+    clone_in_place::clone_in_place,
     config::{AccountConfig, ConfigError, MarketConfig},
     fundamental::Newsroom,
     ledger::{BORROW_INTERVAL, Ledger, OrderReject},
@@ -52,34 +53,12 @@ pub struct Market {
     newsroom: Newsroom,
 }
 
-impl Clone for Market {
-    fn clone(&self) -> Self {
-        Self {
-            config: Arc::clone(&self.config),
-            venues: self.venues.clone(),
-            models: self.models.clone(),
-            ledger: self.ledger.clone(),
-            slots: self.slots.clone(),
-            slot_turns: self.slot_turns.clone(),
-            users: self.users.clone(),
-            ..*self
-        }
-    }
-
+clone_in_place! {
     /// Copies the state into this market's memory. Nothing is allocated between markets of one
     /// configuration without user agents.
-    fn clone_from(&mut self, source: &Self) {
-        self.config = Arc::clone(&source.config);
-        self.seed = source.seed;
-        self.now = source.now;
-        self.venues.clone_from(&source.venues);
-        self.models.clone_from(&source.models);
-        self.ledger.clone_from(&source.ledger);
-        self.slots.clone_from(&source.slots);
-        self.slot_turns.clone_from(&source.slot_turns);
-        self.slot_key = source.slot_key;
-        self.users.clone_from(&source.users);
-        self.newsroom = source.newsroom;
+    Market {
+        config, seed, now, venues, models, ledger, slots, slot_turns, slot_key, users,
+        newsroom,
     }
 }
 
