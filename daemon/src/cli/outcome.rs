@@ -51,6 +51,13 @@ pub(crate) struct CommandError {
 }
 
 impl CommandError {
+    /// Returns an error whose own message is printed. For an error of another crate, of which a
+    /// command words some variants itself.
+    pub(crate) fn plain<E: Error + 'static>(error: E, exit: impl FnOnce(&E) -> Exit) -> Self {
+        let exit = exit(&error);
+        Self { error: Box::new(error), exit }
+    }
+
     pub(crate) fn exit(&self) -> Exit {
         self.exit
     }
@@ -69,8 +76,7 @@ impl fmt::Display for CommandError {
 
 impl<E: Fails> From<E> for CommandError {
     fn from(error: E) -> Self {
-        let exit = error.exit();
-        Self { error: Box::new(error), exit }
+        Self::plain(error, Fails::exit)
     }
 }
 

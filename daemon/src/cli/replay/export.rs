@@ -6,10 +6,9 @@ use backcast_core::Base;
 use backcast_exchange::{ExportError, ExportOptions, ExportReport, Format, export};
 use backcast_persist::LoadOptions;
 use serde::Serialize;
-use thiserror::Error;
 
 use crate::cli::console::Console;
-use crate::cli::outcome::{CommandError, Exit, Fails, Interrupted};
+use crate::cli::outcome::{CommandError, Exit, Interrupted};
 use crate::cli::replay::format_arg::{format_of, named};
 use crate::cli::replay::snapshots::{StoreArg, is_snapshot, note_damages};
 use crate::cli::watch::Watch;
@@ -95,17 +94,11 @@ pub(crate) fn run(
     Ok(exit(&report))
 }
 
-/// Error of an export whose own message is printed.
-#[derive(Debug, Error)]
-#[error(transparent)]
-struct PlainExport(ExportError);
-
-impl Fails for PlainExport {
-    fn exit(&self) -> Exit {
-        match &self.0 {
-            ExportError::OnlyRead { .. } | ExportError::NamesFolder { .. } => Exit::WrongUsage,
-            _ => Exit::FoundProblems,
-        }
+/// Returns the exit status of an error of an export.
+fn exit_of_export(error: &ExportError) -> Exit {
+    match error {
+        ExportError::OnlyRead { .. } | ExportError::NamesFolder { .. } => Exit::WrongUsage,
+        _ => Exit::FoundProblems,
     }
 }
 
@@ -113,7 +106,7 @@ impl From<ExportError> for CommandError {
     fn from(error: ExportError) -> Self {
         match error {
             ExportError::Interrupted => Interrupted.into(),
-            error => PlainExport(error).into(),
+            error => CommandError::plain(error, exit_of_export),
         }
     }
 }

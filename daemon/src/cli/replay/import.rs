@@ -6,10 +6,9 @@ use std::path::PathBuf;
 use backcast_core::{Base, Capacity, Exist};
 use backcast_exchange::{Format, ImportError, ImportOptions, import};
 use serde::Serialize;
-use thiserror::Error;
 
 use crate::cli::console::Console;
-use crate::cli::outcome::{CommandError, Exit, Fails, Interrupted};
+use crate::cli::outcome::{CommandError, Exit, Interrupted};
 use crate::cli::replay::format_arg::{format_of, named};
 use crate::cli::replay::ring_errors::{EXIST_REPLACE, MakingOptions, OTHER_NAME, of_restore};
 use crate::cli::watch::Watch;
@@ -82,23 +81,17 @@ fn rows(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Error of an import whose own message is printed.
-#[derive(Debug, Error)]
-#[error(transparent)]
-struct PlainImport(ImportError);
-
-impl Fails for PlainImport {
-    fn exit(&self) -> Exit {
-        match &self.0 {
-            ImportError::Read { source, .. } if source.kind() == ErrorKind::NotFound => {
-                Exit::NoSuchObject
-            }
-            ImportError::OnlyWritten { .. }
-            | ImportError::Capacity { .. }
-            | ImportError::NotThere { .. }
-            | ImportError::ComesWhole { .. } => Exit::WrongUsage,
-            _ => Exit::FoundProblems,
+/// Returns the exit status of an error of an import.
+fn exit_of_import(error: &ImportError) -> Exit {
+    match error {
+        ImportError::Read { source, .. } if source.kind() == ErrorKind::NotFound => {
+            Exit::NoSuchObject
         }
+        ImportError::OnlyWritten { .. }
+        | ImportError::Capacity { .. }
+        | ImportError::NotThere { .. }
+        | ImportError::ComesWhole { .. } => Exit::WrongUsage,
+        _ => Exit::FoundProblems,
     }
 }
 
@@ -112,9 +105,10 @@ impl From<ImportError> for CommandError {
     fn from(error: ImportError) -> Self {
         match error {
             ImportError::Interrupted => Interrupted.into(),
-            ImportError::Restore(error) => of_restore(error, OPTIONS)
-                .unwrap_or_else(|error| PlainImport(ImportError::Restore(error)).into()),
-            error => PlainImport(error).into(),
+            ImportError::Restore(error) => of_restore(error, OPTIONS).unwrap_or_else(|error| {
+                CommandError::plain(ImportError::Restore(error), exit_of_import)
+            }),
+            error => CommandError::plain(error, exit_of_import),
         }
     }
 }

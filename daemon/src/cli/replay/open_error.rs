@@ -11,24 +11,23 @@ use crate::objects::catalogue::Obstacle;
 pub(crate) enum OpenError {
     #[error("`{name}` was replaced while it was being opened; try again")]
     Replaced { name: String },
-    /// It is damaged, or of another version: `why` says so.
-    #[error("cannot open {kind} `{name}`: {why}")]
-    Unusable { kind: Kind, name: String, why: String },
-    #[error("this user may not open {kind} `{name}`: {why}")]
-    Denied { kind: Kind, name: String, why: String },
-    #[error("cannot open {kind} `{name}`, which may be whole: {why}")]
-    Unknown { kind: Kind, name: String, why: String },
+    #[error("{}: {why}", refusal(*obstacle, *kind, name))]
+    Unopenable { obstacle: Obstacle, kind: Kind, name: String, why: String },
+}
+
+fn refusal(obstacle: Obstacle, kind: Kind, name: &str) -> String {
+    match obstacle {
+        Obstacle::Damaged | Obstacle::OtherVersion => format!("cannot open {kind} `{name}`"),
+        Obstacle::Denied => format!("this user may not open {kind} `{name}`"),
+        Obstacle::Unknown => format!("cannot open {kind} `{name}`, which may be whole"),
+    }
 }
 
 impl OpenError {
     /// Returns the error of an object with that obstacle, for which `why` is the error.
     pub(crate) fn of(obstacle: Obstacle, info: ObjectInfo, why: String) -> Self {
         let ObjectInfo { kind, name, .. } = info;
-        match obstacle {
-            Obstacle::Damaged | Obstacle::OtherVersion => Self::Unusable { kind, name, why },
-            Obstacle::Denied => Self::Denied { kind, name, why },
-            Obstacle::Unknown => Self::Unknown { kind, name, why },
-        }
+        Self::Unopenable { obstacle, kind, name, why }
     }
 }
 

@@ -70,6 +70,17 @@ enum TypedRemedy {
     Unsafe { path: PathBuf, reason: String },
 }
 
+impl TypedRemedy {
+    /// Returns the error of a name that is taken, to which the command could attach.
+    fn taken(kind: Kind, name: String, state: Cow<'static, str>) -> Self {
+        if state == OTHER_VERSION {
+            let (rename, replace) = (OTHER_NAME, EXIST_REPLACE);
+            return Self::NotAttachable { kind, name, state, rename, replace };
+        }
+        Self::Taken { kind, name, state }
+    }
+}
+
 impl Fails for TypedRemedy {
     fn exit(&self) -> Exit {
         Exit::FoundProblems
@@ -82,17 +93,6 @@ fn shortage(asked: u64, available: u64, limit: &str) -> String {
         return limit.to_owned();
     }
     format!("{} asked for, {} available ({limit})", units::bytes(asked), units::bytes(available))
-}
-
-/// An error of a segment whose own message is printed.
-#[derive(Debug, Error)]
-#[error(transparent)]
-struct PlainSegment(SegmentError);
-
-impl Fails for PlainSegment {
-    fn exit(&self) -> Exit {
-        exit_of(&self.0)
-    }
 }
 
 /// Returns the exit status of an error of a segment.
@@ -113,12 +113,8 @@ pub(crate) fn exit_of(error: &SegmentError) -> Exit {
 impl From<SegmentError> for CommandError {
     fn from(error: SegmentError) -> Self {
         match error {
-            SegmentError::AlreadyExists { kind, name, state } if state == OTHER_VERSION => {
-                let (state, rename, replace) = (state.into(), OTHER_NAME, EXIST_REPLACE);
-                TypedRemedy::NotAttachable { kind, name, state, rename, replace }.into()
-            }
             SegmentError::AlreadyExists { kind, name, state } => {
-                TypedRemedy::Taken { kind, name, state: state.into() }.into()
+                TypedRemedy::taken(kind, name, state.into()).into()
             }
             SegmentError::Different { kind, name, what } => {
                 TypedRemedy::Different { kind, name, what }.into()
@@ -133,7 +129,7 @@ impl From<SegmentError> for CommandError {
             SegmentError::Permission { path, reason } => {
                 TypedRemedy::Unsafe { path, reason }.into()
             }
-            error => PlainSegment(error).into(),
+            error => CommandError::plain(error, exit_of),
         }
     }
 }
@@ -151,19 +147,13 @@ fn of_space(error: SegmentError, less: Option<&'static str>) -> CommandError {
     }
 }
 
-/// An error of a ring other than of its files.
-#[derive(Debug, Error)]
-#[error(transparent)]
-struct PlainRing(RingError);
-
-impl Fails for PlainRing {
-    fn exit(&self) -> Exit {
-        match &self.0 {
-            RingError::Segment(error) => exit_of(error),
-            RingError::Limiter(error) => error.exit(),
-            RingError::Schema(_) | RingError::TooSmall { .. } => Exit::WrongUsage,
-            _ => Exit::FoundProblems,
-        }
+/// Returns the exit status of an error of a ring.
+fn exit_of_ring(error: &RingError) -> Exit {
+    match error {
+        RingError::Segment(error) => exit_of(error),
+        RingError::Limiter(error) => error.exit(),
+        RingError::Schema(_) | RingError::TooSmall { .. } => Exit::WrongUsage,
+        _ => Exit::FoundProblems,
     }
 }
 
@@ -171,7 +161,7 @@ impl From<RingError> for CommandError {
     fn from(error: RingError) -> Self {
         match error {
             RingError::Segment(error) => error.into(),
-            error => PlainRing(error).into(),
+            error => CommandError::plain(error, exit_of_ring),
         }
     }
 }
@@ -220,23 +210,17 @@ impl Fails for SchemaError {
     }
 }
 
-/// An error of a look-up by name.
-#[derive(Debug, Error)]
-#[error(transparent)]
-struct PlainFind(FindError);
-
-impl Fails for PlainFind {
-    fn exit(&self) -> Exit {
-        match &self.0 {
-            FindError::NotFound { .. }
-            | FindError::Evicted { .. }
-            | FindError::MemoryGone { .. } => Exit::NoSuchObject,
-            FindError::Ambiguous { .. } => Exit::WrongUsage,
-            FindError::Orphaned { .. }
-            | FindError::Segment(_)
-            | FindError::Ring(_)
-            | FindError::Params(_) => Exit::FoundProblems,
+/// Returns the exit status of an error of a look-up by name.
+fn exit_of_find(error: &FindError) -> Exit {
+    match error {
+        FindError::NotFound { .. } | FindError::Evicted { .. } | FindError::MemoryGone { .. } => {
+            Exit::NoSuchObject
         }
+        FindError::Ambiguous { .. } => Exit::WrongUsage,
+        FindError::Orphaned { .. }
+        | FindError::Segment(_)
+        | FindError::Ring(_)
+        | FindError::Params(_) => Exit::FoundProblems,
     }
 }
 
@@ -247,23 +231,17 @@ impl From<FindError> for CommandError {
                 error.into()
             }
             FindError::Ring(error) => error.into(),
-            error => PlainFind(error).into(),
+            error => CommandError::plain(error, exit_of_find),
         }
     }
 }
 
-/// Error of a request to the daemon whose own message is printed.
-#[derive(Debug, Error)]
-#[error(transparent)]
-struct PlainClient(ClientError);
-
-impl Fails for PlainClient {
-    fn exit(&self) -> Exit {
-        match &self.0 {
-            ClientError::Refused { code: Code::NotFound, .. } => Exit::NoSuchObject,
-            ClientError::Refused { code: Code::BadArgument | Code::Schema, .. } => Exit::WrongUsage,
-            _ => Exit::FoundProblems,
-        }
+/// Returns the exit status of an error of a request to the daemon.
+fn exit_of_client(error: &ClientError) -> Exit {
+    match error {
+        ClientError::Refused { code: Code::NotFound, .. } => Exit::NoSuchObject,
+        ClientError::Refused { code: Code::BadArgument | Code::Schema, .. } => Exit::WrongUsage,
+        _ => Exit::FoundProblems,
     }
 }
 
@@ -276,23 +254,20 @@ impl From<ClientError> for CommandError {
             ClientError::NameTaken { message, taken } => {
                 let kind = Kind::ALL.into_iter().find(|kind| kind.as_str() == taken.kind);
                 match (kind, taken) {
-                    (Some(kind), NameTaken { name, state: Some(state), difference: None, .. })
-                        if state == OTHER_VERSION =>
-                    {
-                        let (state, rename, replace) = (state.into(), OTHER_NAME, EXIST_REPLACE);
-                        TypedRemedy::NotAttachable { kind, name, state, rename, replace }.into()
-                    }
                     (Some(kind), NameTaken { name, state: Some(state), difference: None, .. }) => {
-                        TypedRemedy::Taken { kind, name, state: state.into() }.into()
+                        TypedRemedy::taken(kind, name, state.into()).into()
                     }
                     (Some(kind), NameTaken { name, difference: Some(what), .. }) => {
                         TypedRemedy::Different { kind, name, what }.into()
                     }
                     // A newer daemon sent a kind or fields that this version does not know.
-                    (_, taken) => PlainClient(ClientError::NameTaken { message, taken }).into(),
+                    (_, taken) => CommandError::plain(
+                        ClientError::NameTaken { message, taken },
+                        exit_of_client,
+                    ),
                 }
             }
-            error => PlainClient(error).into(),
+            error => CommandError::plain(error, exit_of_client),
         }
     }
 }

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use backcast_core::{ParamsError, RestoreError};
 use backcast_persist::{Damage, LoadError, SaveError, Snapshot, SnapshotParams, Store, StoreError};
 use serde::Serialize;
-use thiserror::Error;
 
 use crate::cli::column_table::print_columns;
 use crate::cli::console::{Align, Console};
@@ -39,18 +38,12 @@ impl Fails for StoreError {
     }
 }
 
-/// Error of a save whose own message is printed.
-#[derive(Debug, Error)]
-#[error(transparent)]
-struct PlainSave(SaveError);
-
-impl Fails for PlainSave {
-    fn exit(&self) -> Exit {
-        match &self.0 {
-            SaveError::Store(error) => error.exit(),
-            SaveError::LabelReserved { .. } => Exit::WrongUsage,
-            _ => Exit::FoundProblems,
-        }
+/// Returns the exit status of an error of a save.
+fn exit_of_save(error: &SaveError) -> Exit {
+    match error {
+        SaveError::Store(error) => error.exit(),
+        SaveError::LabelReserved { .. } => Exit::WrongUsage,
+        _ => Exit::FoundProblems,
     }
 }
 
@@ -58,7 +51,7 @@ impl From<SaveError> for CommandError {
     fn from(error: SaveError) -> Self {
         match error {
             SaveError::Cancelled => Interrupted.into(),
-            error => PlainSave(error).into(),
+            error => CommandError::plain(error, exit_of_save),
         }
     }
 }
@@ -70,18 +63,12 @@ const OPTIONS: MakingOptions =
 /// Parameters are loaded under the name that was saved.
 const PARAMS_OPTIONS: MakingOptions = MakingOptions { rename: "", ..OPTIONS };
 
-/// Error of a load whose own message is printed.
-#[derive(Debug, Error)]
-#[error(transparent)]
-struct PlainLoad(LoadError);
-
-impl Fails for PlainLoad {
-    fn exit(&self) -> Exit {
-        match &self.0 {
-            LoadError::Store(error) => error.exit(),
-            LoadError::NoParams { .. } => Exit::NoSuchObject,
-            _ => Exit::FoundProblems,
-        }
+/// Returns the exit status of an error of a load.
+fn exit_of_load(error: &LoadError) -> Exit {
+    match error {
+        LoadError::Store(error) => error.exit(),
+        LoadError::NoParams { .. } => Exit::NoSuchObject,
+        _ => Exit::FoundProblems,
     }
 }
 
@@ -94,14 +81,15 @@ impl From<LoadError> for CommandError {
                 of_filling(error.into(), PARAMS_OPTIONS)
             }
             LoadError::Restore(error) => of_filling(error, OPTIONS),
-            error => PlainLoad(error).into(),
+            error => CommandError::plain(error, exit_of_load),
         }
     }
 }
 
 /// Converts the error of making what a snapshot has.
 fn of_filling(error: RestoreError, options: MakingOptions) -> CommandError {
-    of_restore(error, options).unwrap_or_else(|error| PlainLoad(LoadError::Restore(error)).into())
+    of_restore(error, options)
+        .unwrap_or_else(|error| CommandError::plain(LoadError::Restore(error), exit_of_load))
 }
 
 /// Returns whether a name looks like that of a snapshot, such as `pong@epoch-10`.

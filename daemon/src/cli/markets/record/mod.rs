@@ -20,7 +20,7 @@ use thiserror::Error;
 use self::series::SeriesPlan;
 use crate::cli::console::Console;
 use crate::cli::markets::preset_arg::preset;
-use crate::cli::outcome::{CommandError, Exit, Fails, Interrupted};
+use crate::cli::outcome::{CommandError, Exit, Interrupted};
 use crate::cli::replay::ring_errors::{MakingOptions, OTHER_NAME, of_restore};
 use crate::cli::watch::Watch;
 use crate::text::parse::whole;
@@ -165,20 +165,14 @@ impl From<io::Error> for RecordError {
     }
 }
 
-/// An error of the recording whose own message is printed.
-#[derive(Debug, Error)]
-#[error(transparent)]
-struct PlainRecord(RecordError);
-
-impl Fails for PlainRecord {
-    fn exit(&self) -> Exit {
-        match &self.0 {
-            RecordError::TooFewCandles { .. }
-            | RecordError::TooManyValues { .. }
-            | RecordError::TooManyLanes { .. }
-            | RecordError::NotParquet { .. } => Exit::WrongUsage,
-            _ => Exit::FoundProblems,
-        }
+/// Returns the exit status of an error of a recording.
+fn exit_of_record(error: &RecordError) -> Exit {
+    match error {
+        RecordError::TooFewCandles { .. }
+        | RecordError::TooManyValues { .. }
+        | RecordError::TooManyLanes { .. }
+        | RecordError::NotParquet { .. } => Exit::WrongUsage,
+        _ => Exit::FoundProblems,
     }
 }
 
@@ -186,9 +180,10 @@ impl From<RecordError> for CommandError {
     fn from(error: RecordError) -> Self {
         match error {
             RecordError::Interrupted(interrupted) => interrupted.into(),
-            RecordError::Restore(error) => of_restore(error, OPTIONS)
-                .unwrap_or_else(|error| PlainRecord(RecordError::Restore(error)).into()),
-            error => PlainRecord(error).into(),
+            RecordError::Restore(error) => of_restore(error, OPTIONS).unwrap_or_else(|error| {
+                CommandError::plain(RecordError::Restore(error), exit_of_record)
+            }),
+            error => CommandError::plain(error, exit_of_record),
         }
     }
 }
