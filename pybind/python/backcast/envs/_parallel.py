@@ -10,7 +10,7 @@ from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
 from backcast._calls import explained
-from backcast._copies import deep_copy
+from backcast._copies import Rebuilt
 from backcast._native import SharedMarket
 from backcast.envs._trading import (
     RENDER_MODES,
@@ -20,13 +20,12 @@ from backcast.envs._trading import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Self
+    from collections.abc import Mapping
 
     from numpy.typing import ArrayLike, NDArray
 
 
-class ParallelTradingEnv(ParallelEnv):
+class ParallelTradingEnv(Rebuilt, ParallelEnv):
     """Several agents that trade in one simulated market, in PettingZoo's parallel API.
 
     :func:`backcast.envs.parallel_trading_env` makes it and describes it.
@@ -281,11 +280,3 @@ class ParallelTradingEnv(ParallelEnv):
     def close(self) -> None:
         """Release the memory of the market. Closing again does nothing."""
         self._market.close()
-
-    def __reduce__(self) -> tuple[Callable[[], Any], tuple[()]]:
-        """Pickle by the arguments of the constructor."""
-        return self._rebuild, ()
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Copy with the state: the copy continues as this one would."""
-        return deep_copy(self, memo)

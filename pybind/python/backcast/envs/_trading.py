@@ -9,13 +9,12 @@ import numpy as np
 from gymnasium import spaces
 
 from backcast._calls import explained
-from backcast._copies import deep_copy
+from backcast._copies import Rebuilt
 from backcast._native import TradingBatch
 from backcast.errors import EnvError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Self
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
@@ -81,12 +80,10 @@ def action_space(
     return spaces.MultiDiscrete([choices] * symbols)
 
 
-class TradingFace:
+class TradingFace(Rebuilt):
     """Members that the single and the vector environment have in common."""
 
     _batch: TradingBatch
-    _rebuild: Callable[[], Any]
-    spec: Any
 
     def __repr__(self) -> str:
         """Show sizes, actions, mode and state."""
@@ -155,11 +152,3 @@ class TradingFace:
             If there is no such environment or symbol.
         """
         return self._batch.book(i, symbol, levels)
-
-    def __reduce__(self) -> tuple[Callable[[], Any], tuple[()], dict[str, Any]]:
-        """Pickle by the arguments of the constructor."""
-        return self._rebuild, (), {"spec": self.spec}
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Copy with the state: the copy continues as this one would."""
-        return deep_copy(self, memo)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar, overload
 
 import numpy as np
 
 from backcast._calls import explained, levels_up
-from backcast._copies import deep_copy
+from backcast._copies import Rebuilt
 from backcast._counts import count_of, whole_of
 from backcast._market import warn_of_prices
 from backcast._native import PortfolioBatch
@@ -49,12 +49,10 @@ Shown = TypeVar("Shown")
 """A state, in any of its forms."""
 
 
-class FinRLEnv(Generic[Shown]):
+class FinRLEnv(Rebuilt, Generic[Shown]):
     """The market of :class:`FastFinRL` and :class:`VecFastFinRL`, and their settings."""
 
     _batch: PortfolioBatch | None
-    _rebuild: Callable[[], FinRLEnv[Shown]]
-    """Function that constructs the environment again with the same arguments."""
     _stepped: bool | None
     """Whether the last state was that of a step; None before the first reset."""
 
@@ -103,14 +101,6 @@ class FinRLEnv(Generic[Shown]):
             """Raise an error that names what replaces a method of FastFinRL's classes."""
             hint = f"; {_ELSEWHERE[name]}" if name in _ELSEWHERE else ""
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
-
-    def __reduce__(self) -> tuple[Callable[[], FinRLEnv[Shown]], tuple[()]]:
-        """Pickle by the arguments of the constructor: the copy was never reset."""
-        return self._rebuild, ()
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> FinRLEnv[Shown]:
-        """Copy with the state: the copy continues as this one would."""
-        return deep_copy(self, memo)
 
     @property
     def panel(self) -> Panel:

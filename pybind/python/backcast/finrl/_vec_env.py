@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from backcast._calls import explained
-from backcast._copies import deep_copy, rebuilding
+from backcast._copies import rebuilding
 from backcast._counts import count_of, whole_of
 from backcast._native import PortfolioBatch
 from backcast.errors import ArgumentTypeError, EnvError
@@ -404,7 +404,7 @@ class VecFastFinRL(SeenPortfolios):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> VecFastFinRL:
         """Copy with the state: the copy continues as this one would, without a wrapper."""
-        twin = deep_copy(self, memo)
+        twin = super().__deepcopy__(memo)
         twin._wrapped = False
         return twin
 
