@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -240,22 +241,31 @@ def good(name: str, made: dict[str, Any]) -> dict[str, Any]:
     return arguments.get(name, {})
 
 
+def arguments_of(call: Call) -> Iterator[tuple[str, Any]]:
+    """Every argument of a callable with its annotation, settings by name among them."""
+    for parameter in inspect.signature(call.found).parameters.values():
+        settings = re.fullmatch(r"Unpack\[(\w+)\]", str(parameter.annotation))
+        if parameter.kind is parameter.VAR_KEYWORD and settings:
+            yield from getattr(envs, settings[1]).__annotations__.items()
+        elif parameter.kind not in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}:
+            yield parameter.name, parameter.annotation
+
+
 def parameters() -> Iterator[Any]:
     """Every argument of every callable."""
     for name, call in CALLABLES.items():
-        for parameter in inspect.signature(call.found).parameters.values():
-            variable = parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}
-            if not variable and not parameter.name.startswith("_") and parameter.name != "self":
-                yield pytest.param(name, parameter.name, id=f"{name}-{parameter.name}")
+        for parameter, _ in arguments_of(call):
+            if not parameter.startswith("_") and parameter != "self":
+                yield pytest.param(name, parameter, id=f"{name}-{parameter}")
 
 
 PARAMETERS = list(parameters())
 
 COUNTED = {
-    parameter.name
+    parameter
     for name, call in CALLABLES.items()
-    for parameter in inspect.signature(call.found).parameters.values()
-    if name not in OPTIONS and parameter.annotation in ("int", "int | None")
+    for parameter, annotation in arguments_of(call)
+    if name not in OPTIONS and annotation in ("int", "int | None")
 }
 """Arguments that are whole numbers in every call that has them."""
 
@@ -364,7 +374,7 @@ def test_a_misspelt_argument_is_named_with_the_one_that_was_meant(
     made: dict[str, Any], name: str, parameter: str
 ) -> None:
     arguments = good(name, made)
-    known = inspect.signature(CALLABLES[name].found).parameters
+    known = dict(arguments_of(CALLABLES[name]))
     typo = parameter[:-1] if len(parameter) > 4 else f"{parameter}x"
     typo = f"{parameter}s" if typo in known else typo
     arguments[typo] = arguments.pop(parameter, None)

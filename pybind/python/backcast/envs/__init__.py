@@ -19,6 +19,7 @@ from backcast.errors import MissingExtraError
 try:
     from backcast.envs._agents import parallel_trading_env
     from backcast.envs._collector import Collector
+    from backcast.envs._portfolio_settings import PortfolioSettings
     from backcast.envs._registration import make
     from backcast.envs._single import PortfolioEnv
     from backcast.envs._trading import TradingFeature
@@ -38,6 +39,7 @@ __all__ = [
     "Collector",
     "EpisodeState",
     "PortfolioEnv",
+    "PortfolioSettings",
     "PortfolioVectorEnv",
     "RewardInput",
     "TradingEnv",

@@ -1,31 +1,28 @@
-"""Settings and spaces shared by the single and the vector portfolio environment."""
+"""Base of the single and the vector portfolio environment: spaces, pictures, names."""
 
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
-from backcast._market import warn_of_prices
+from backcast._calls import refuse_unknown
+from backcast._copies import Rebuilt
+from backcast._market import PanelLike, open_panel, warn_of_prices
 from backcast._native import PortfolioBatch
+from backcast.envs._limit import step_limit
+from backcast.envs._portfolio_settings import PortfolioSettings
 from backcast.errors import EnvError, MissingExtraError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    from numpy.typing import ArrayLike, NDArray
-
-    from backcast import Panel
+    from numpy.typing import NDArray
 
 ObsForm = Literal["dict", "flat"]
-Bidding = Literal["default", "deterministic", "uniform", "adv_uniform"]
-StopLossPrice = Literal["close", "low"]
-StopLossDay = Literal["same", "next", "same_always"]
-Valuation = Literal["open", "close"]
-Delisting = Literal["settle", "hold"]
 
 # Every number of a panel fits float32, so these bounds are true, and finite ones keep Gymnasium's
 # checkers silent. They do not depend on the data: spaces are equal on different panels.
@@ -33,55 +30,57 @@ _LARGEST = float(np.finfo(np.float32).max)
 _MOST = int(np.iinfo(np.int32).max)
 
 
-class Settings(TypedDict):
-    """Market settings by name, the same in both environments and in Rust."""
+class PortfolioFace(Rebuilt):
+    """Members that the single and the vector environment have in common."""
 
-    initial_amount: float
-    failure_threshold: float
-    hmax: int
-    buy_cost_pct: float
-    sell_cost_pct: float
-    ticker_costs: Mapping[str, tuple[float, float]] | None
-    fixed_fee: float
-    slippage_bps: float
-    bidding: Bidding
-    stop_loss_tolerance: float
-    stop_loss_calculation: StopLossPrice
-    stop_loss_day: StopLossDay
-    tickers: Sequence[str] | None
-    tradable: ArrayLike | None
-    delisting: Delisting
-    initial_shares: Mapping[str, int] | None
-    indicators: Sequence[str] | None
-    macro_tickers: Sequence[str]
-    days: tuple[int, int] | list[int] | None
-    indicator_lag: int
-    valuation: Valuation | None
-    history: int
-    history_length: int
-    max_episode_steps: int | None
-    record: bool
+    _batch: PortfolioBatch
 
+    def _open(
+        self,
+        panel: PanelLike,
+        num_envs: int | None,
+        settings: PortfolioSettings,
+        *ours: str,
+        obs: ObsForm,
+        mode: AutoresetMode,
+        reuse: bool,
+        panel_options: Mapping[str, Any] | None,
+        render_mode: str | None,
+    ) -> None:
+        """Make the Rust object. `ours` are the constructor's arguments that are no settings."""
+        known = ["panel", *ours, "obs", "panel_options", "render_mode"]
+        refuse_unknown(type(self).__name__, settings, [*known, *PortfolioSettings.__annotations__])
+        settings["max_episode_steps"] = step_limit(self, settings.get("max_episode_steps"))
+        if obs not in ("dict", "flat"):
+            raise EnvError(f'obs is {obs!r}; write "dict" or "flat"')
+        check_render_mode(render_mode)
+        given: dict[str, Any] = {**settings, "autoreset_mode": word_of(mode)}
+        if render_mode is not None:
+            given["record"] = True
+        opened = open_panel(panel, panel_options)
+        self._batch = PortfolioBatch(
+            opened, num_envs, given, flat=obs == "flat", reuse=reuse, unit_axis=True
+        )
+        warn_of_prices(self._batch)
 
-def portfolios(
-    panel: Panel,
-    num_envs: int | None,
-    settings: Settings,
-    *,
-    obs: ObsForm,
-    mode: AutoresetMode,
-    reuse: bool,
-    render_mode: str | None,
-) -> PortfolioBatch:
-    """Make the Rust object of an environment."""
-    if obs not in ("dict", "flat"):
-        raise EnvError(f'obs is {obs!r}; write "dict" or "flat"')
-    check_render_mode(render_mode)
-    given: dict[str, Any] = {**settings, "autoreset_mode": word_of(mode)}
-    given["record"] = settings["record"] or render_mode is not None
-    batch = PortfolioBatch(panel, num_envs, given, flat=obs == "flat", reuse=reuse, unit_axis=True)
-    warn_of_prices(batch)
-    return batch
+    def __repr__(self) -> str:
+        """Show sizes, mode, days and state."""
+        return f"<backcast.envs.{type(self).__name__}: {self._batch}>"
+
+    @property
+    def tickers(self) -> list[str]:
+        """The tickers traded, ``T`` of them, in the order of actions."""
+        return self._batch.tickers
+
+    @property
+    def tokens(self) -> NDArray[np.int32]:
+        """The tickers' tokens in the panel, ``[T]``: what ``Panel.windows`` takes."""
+        return self._batch.tokens
+
+    @property
+    def indicators(self) -> list[str]:
+        """The indicators shown, ``K`` of them, in the order of the observation."""
+        return self._batch.indicators
 
 
 def check_render_mode(mode: str | None) -> str | None:

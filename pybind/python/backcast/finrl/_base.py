@@ -45,6 +45,14 @@ _ELSEWHERE = {
 }
 """Methods of FastFinRL's classes that these classes lack, each with its replacement."""
 
+_NO_SETTINGS = frozenset(
+    [
+        *["self", "__class__", "csv_path", "panel_options", "tech_indicator_list", "macro_tickers"],
+        *["n_envs", "initial_seed", "return_format", "auto_reset"],
+    ]
+)
+"""Names in a constructor that are no settings of portfolios."""
+
 Shown = TypeVar("Shown")
 """A state, in any of its forms."""
 
@@ -419,3 +427,11 @@ def _part(
         f"{name}_mask": mask.copy(),
         f"{name}_days": days.copy(),
     }
+
+
+def settings_of(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of portfolios among the arguments of a constructor.
+
+    `given`: ``locals()`` at its start.
+    """
+    return {name: value for name, value in given.items() if name not in _NO_SETTINGS}

@@ -11,7 +11,7 @@ from backcast._copies import rebuilding
 from backcast._counts import count_of
 from backcast._native import PortfolioBatch
 from backcast.errors import EnvError
-from backcast.finrl._base import FinRLEnv
+from backcast.finrl._base import FinRLEnv, settings_of
 from backcast.finrl._rules import State, names_of, options_of, seed_of
 
 if TYPE_CHECKING:
@@ -155,30 +155,7 @@ class FastFinRL(FinRLEnv[State]):
         panel_options: Mapping[str, Any] | None = None,
     ) -> None:
         self._rebuild = rebuilding(self, locals())
-        settings = {
-            "initial_amount": initial_amount,
-            "failure_threshold": failure_threshold,
-            "hmax": hmax,
-            "buy_cost_pct": buy_cost_pct,
-            "sell_cost_pct": sell_cost_pct,
-            "stop_loss_tolerance": stop_loss_tolerance,
-            "bidding": bidding,
-            "stop_loss_calculation": stop_loss_calculation,
-            "num_tickers": num_tickers,
-            "shuffle_tickers": shuffle_tickers,
-            "stop_loss_day": stop_loss_day,
-            "indicator_lag": indicator_lag,
-            "valuation": valuation,
-            "history_length": history_length,
-            "days": days,
-            "max_episode_steps": max_episode_steps,
-            "ticker_costs": ticker_costs,
-            "fixed_fee": fixed_fee,
-            "slippage_bps": slippage_bps,
-            "tradable": tradable,
-            "delisting": delisting,
-            "initial_shares": initial_shares,
-            "generator": generator,
+        settings = settings_of(locals()) | {
             "autoreset_mode": "disabled",
             "play_on": True,
             "record": True,

@@ -1,0 +1,110 @@
+"""Settings of the portfolio environments, the single and the vector one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, TypedDict
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+Bidding = Literal["default", "deterministic", "uniform", "adv_uniform"]
+StopLossPrice = Literal["close", "low"]
+StopLossDay = Literal["same", "next", "same_always"]
+Valuation = Literal["open", "close"]
+Delisting = Literal["settle", "hold"]
+
+
+class PortfolioSettings(TypedDict, total=False):
+    """Settings of a portfolio environment, all of them keywords with a default.
+
+    Attributes
+    ----------
+    max_episode_steps : int, optional
+        Steps after which an episode is truncated; also if ``gym.make`` is called with it. A
+        ``TimeLimit`` of your own is not seen: call ``metrics_so_far`` then.
+    initial_amount : float, default 30000
+        Cash at the start of an episode.
+    failure_threshold : float, default 25000
+        An episode is terminated when the portfolio, valued at the close, falls to this or below.
+    hmax : int, default 15
+        Shares traded by an action of 1.
+    buy_cost_pct, sell_cost_pct : float, default 0.01
+        Fees as fractions of the value traded; 0.01 is one percent.
+    ticker_costs : mapping of str to (float, float), optional
+        Other fees of single tickers, ``{"AAA": (buy, sell)}``.
+    fixed_fee : float, default 0
+        Fee of every executed order, in cash, besides the fraction.
+    slippage_bps : float, default 0
+        Hundredths of a percent by which purchases cost more, and sales bring less, than the price.
+    bidding : {"default", "uniform", "adv_uniform"}
+        Orders are filled at the close (also called "deterministic"); at a price drawn between low
+        and high; or at one drawn to the trader's disadvantage, for sales from low to the lesser of
+        open and close, for purchases from the greater of them to high.
+    stop_loss_tolerance : float, default 0
+        A holding is sold when its price falls below this fraction of the average price paid, fees
+        included; 0: never.
+    stop_loss_calculation : {"close", "low"}
+        Price that is compared. The sale is filled like others. On the same day the low of a holding
+        that was bought or added to is ignored, because it may precede the purchase.
+    stop_loss_day : {"same", "next", "same_always"}
+        Compare the price right after the orders of a day, or on the next day before it is observed,
+        which is look-ahead: cash and shares then depend on its close. ``"same_always"`` also
+        compares the low of a day of purchase.
+    tickers : sequence of str, optional
+        Tickers to trade, in the order of actions; all but macro tickers when left out. ``T`` of
+        them.
+    tradable : array_like of bool, shape (tickers, days) or (tickers,), optional
+        Mask of the panel's tickers, macro ones included, and days that can be traded.
+    delisting : {"settle", "hold"}
+        Policy for a holding whose ticker has its last row before the panel ends. It is turned into
+        cash at the close of that day, after the day's orders and without a fee. Or it is kept,
+        cannot be sold, and is worth that close from then on.
+    initial_shares : mapping of str to int, optional
+        Shares held at the start of an episode, of tickers that are traded or may be drawn; their
+        average price is the open of that day.
+    indicators : sequence of str, optional
+        Indicators to show, in this order, ``K`` of them; by default all of the panel's.
+    macro_tickers : sequence of str, optional
+        Macro tickers of the panel whose opens and indicators are shown, ``M`` of them.
+    days : (int, int), optional
+        Days of the panel to use, half open; all when left out.
+    indicator_lag : int, default 1
+        Days by which the indicators are older than the open. 0 is look-ahead.
+    valuation : {"open", "close"}, optional
+        Price of its day at which an observation's ``total_asset`` values holdings. By default the
+        open, or the close if `indicator_lag` is 0. The close is look-ahead.
+    history : int, default 0
+        Days before the current one to show, ``H``: every column of the panel.
+    history_length : int, default 0
+        Days (at least `history`) with a row of every ticker before the first of an episode, where
+        the data allow it.
+    record : bool, default False
+        Keep every step of an episode, and of the one before, for ``history``.
+    """
+
+    max_episode_steps: int | None
+    initial_amount: float
+    failure_threshold: float
+    hmax: int
+    buy_cost_pct: float
+    sell_cost_pct: float
+    ticker_costs: Mapping[str, tuple[float, float]] | None
+    fixed_fee: float
+    slippage_bps: float
+    bidding: Bidding
+    stop_loss_tolerance: float
+    stop_loss_calculation: StopLossPrice
+    stop_loss_day: StopLossDay
+    tickers: Sequence[str] | None
+    tradable: ArrayLike | None
+    delisting: Delisting
+    initial_shares: Mapping[str, int] | None
+    indicators: Sequence[str] | None
+    macro_tickers: Sequence[str]
+    days: tuple[int, int] | list[int] | None
+    indicator_lag: int
+    valuation: Valuation | None
+    history: int
+    history_length: int
+    record: bool
