@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, is_typeddict
 
 import backcast as bc
 import griffe
@@ -60,7 +60,8 @@ def public() -> Iterator[tuple[str, Any]]:
     for name, thing in parts:
         yield name, thing
         if inspect.isclass(thing) and not issubclass(thing, Exception):
-            for member in vars(thing):
+            ours = [base for base in thing.__mro__ if base.__module__.startswith("backcast")]
+            for member in dict.fromkeys(itertools.chain.from_iterable(map(vars, ours))):
                 # Fields of settings are documented as parameters; `metadata` is Gymnasium's.
                 found = inspect.getattr_static(thing, member)
                 field = inspect.ismemberdescriptor(found)
@@ -115,15 +116,12 @@ def test_everything_public_has_a_summary_and_known_sections(name: str) -> None:
     assert known == sorted(known, key=order.index), "numpydoc's order"
 
 
+SETTINGS = [name for name, thing in CALLABLES.items() if is_typeddict(thing)]
 # A batch is a dict, whose constructor takes what dict takes, and so are settings by name.
-@pytest.mark.parametrize(
-    "name",
-    [
-        name
-        for name in sorted(CALLABLES)
-        if name not in {"Batch", "envs.AgentSettings", "envs.TradingSettings"}
-    ],
-)
+WITH_SIGNATURE = sorted(CALLABLES.keys() - {"Batch", *SETTINGS})
+
+
+@pytest.mark.parametrize("name", WITH_SIGNATURE)
 def test_parameters_are_those_of_the_signature_in_its_order(name: str) -> None:
     signature = inspect.signature(CALLABLES[name])
     asked = [
@@ -136,6 +134,41 @@ def test_parameters_are_those_of_the_signature_in_its_order(name: str) -> None:
     for parameter in documented:
         assert parameter.annotation, f"{parameter.name} has no type"
         assert parameter.description, f"{parameter.name} has no description"
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_settings_by_name_are_documented_as_attributes(name: str) -> None:
+    [documented] = sections(CALLABLES[name])["attributes"]
+    found = [one for attribute in documented for one in attribute.name.split(", ")]
+    assert sorted(found) == sorted(CALLABLES[name].__annotations__)
+    for attribute in documented:
+        assert attribute.annotation, f"{attribute.name} has no type"
+        assert attribute.description, f"{attribute.name} has no description"
+
+
+def defaults(name: str) -> Iterator[tuple[str, Any, Any]]:
+    """Give the parameters whose default is documented, with that of the docs and the real one.
+
+    The first of some choices is their default. A default of None stands for a rule.
+    """
+    signature = inspect.signature(CALLABLES[name])
+    [documented] = sections(CALLABLES[name]).get("parameters", [[]])
+    for parameter in documented:
+        real = getattr(signature.parameters.get(parameter.name), "default", None)
+        if parameter.default is not None and isinstance(real, bool | int | float | str):
+            yield parameter.name, parameter.default, real
+
+
+@pytest.mark.parametrize("name", WITH_SIGNATURE)
+def test_documented_defaults_are_those_of_the_signature(name: str) -> None:
+    for parameter, documented, real in defaults(name):
+        # Parameters that share an entry have a default each: `alpha, eps : float, default 1 and 2`.
+        values = [ast.literal_eval(value) for value in documented.split(" and ")]
+        assert real in values, f"{parameter} is {real!r}, and {documented} in the docs"
+
+
+def test_many_defaults_are_documented() -> None:
+    assert sum(len([*defaults(name)]) for name in WITH_SIGNATURE) > 200
 
 
 @pytest.mark.parametrize("name", sorted(CALLABLES))

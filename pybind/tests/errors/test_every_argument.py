@@ -404,10 +404,17 @@ TYPED = [
 """Arguments with a type that no other argument has."""
 
 
+def skip_without_pettingzoo(name: str, parameter: str) -> None:
+    """Skip settings of an environment that only PettingZoo makes, and so checks."""
+    if name == "parallel_trading_env" and parameter in envs.TradingSettings.__annotations__:
+        pytest.importorskip("pettingzoo")
+
+
 @pytest.mark.parametrize(("name", "parameter"), TYPED)
 def test_an_argument_of_another_type_is_named_with_what_to_give(
     made: dict[str, Any], name: str, parameter: str
 ) -> None:
+    skip_without_pettingzoo(name, parameter)
     arguments = good(name, made) | {parameter: Odd()}
     if name == "ReplayBuffer.wait" and parameter == "rows_published":
         del arguments["min_size"]
@@ -422,6 +429,7 @@ def test_an_argument_of_another_type_is_named_with_what_to_give(
     ("name", "parameter"), [case for case in TYPED if case.values[1] in COUNTED]
 )
 def test_a_bool_is_no_count(made: dict[str, Any], name: str, parameter: str) -> None:
+    skip_without_pettingzoo(name, parameter)
     for flag in (True, np.True_):
         with pytest.raises(bc.BackcastError, match=f"{parameter}.*; "):
             CALLABLES[name].of(made)(**(good(name, made) | {parameter: flag}))

@@ -154,7 +154,7 @@ impl PortfolioBatch {
     ///     Number of the portfolio.
     /// before : bool
     ///     The episode before the running one.
-    /// Return the episode before the running one instead.
+    ///
     /// Returns
     /// -------
     /// dict
