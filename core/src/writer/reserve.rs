@@ -101,7 +101,7 @@ impl Writer {
         let waits =
             |lane: &super::OwnLane| lane.kept.kind() == KeptKind::Next && !lane.clock.is_ended();
         let cut = self.lanes.first().is_some_and(waits);
-        let ends = self.mode != AutoresetMode::NextStep && !self.obs.is_empty();
+        let ends = self.mode != AutoresetMode::NextStep;
         1 + u64::from(cut) + u64::from(ends)
     }
 }
@@ -409,6 +409,22 @@ mod tests {
         assert_eq!(rows.column::<u32>("flags").unwrap(), [1, FINAL]);
         assert_eq!(rows.column::<i64>("action").unwrap(), [1, 0]);
         assert!(!writer.reserve().unwrap().is_final());
+    }
+
+    #[test]
+    fn an_end_without_observations_has_room_for_its_final_row() {
+        let schema = Schema::builder().column("action", DType::I64, &[]).build().unwrap();
+        for mode in [AutoresetMode::SameStep, AutoresetMode::Disabled] {
+            let ring = Ring::heap(&schema, RingOptions::with_capacity(40)).unwrap();
+            let mut writer = ring.writer(WriterOptions::lanes(1).autoreset(mode)).unwrap();
+            // The ends have odd sequence numbers, so one is the last row of a reserve chunk.
+            for step in 0..60 {
+                let mut row = writer.reserve().unwrap();
+                row.column("action").unwrap().write(&[1_i64]).unwrap();
+                row.commit(step > 0, false).unwrap();
+            }
+            assert_eq!(writer.rows_written(), 119, "{mode}");
+        }
     }
 
     #[test]
