@@ -2,7 +2,7 @@
 //!
 //! [`FINAL`] rows make a second copy of every observation unnecessary. An episode of n transitions
 //! takes n + 1 rows, and the last row holds the observation after the last step. The writer adds it
-//! (`writer/episode_clock.rs`); no transition starts at it.
+//! (`writer/rows`); no transition starts at it.
 
 /// Flag: the action of this row ended the episode.
 pub const TERMINATED: u32 = 1;

@@ -308,7 +308,8 @@ mod tests {
 
     use super::*;
     use crate::autoreset::AutoresetMode;
-    use crate::writer::episode_clock::{AppendedRows, EpisodeClock};
+    use crate::row_flags::TERMINATED;
+    use crate::writer::rows::{EpisodeClock, LaneState, LaneStep};
 
     /// Outcomes of an append; [`step`] weights them by frequency.
     #[derive(Clone, Copy, Debug)]
@@ -335,31 +336,27 @@ mod tests {
 
     /// Returns the headers of a lane's rows after some steps.
     fn play(mode: AutoresetMode, steps: &[Step]) -> Vec<RowHeader> {
-        let (mut clock, mut headers) = (EpisodeClock::fresh(), Vec::<RowHeader>::new());
+        let mut state = LaneState::of(EpisodeClock::fresh());
+        let mut headers = Vec::<RowHeader>::new();
         for step in steps {
             let end = matches!(step, Step::End | Step::Dropped { end: true });
             match step {
-                Step::Restart => clock.restart(),
+                Step::Restart => state = state.restart().after,
                 Step::Successor => {
                     if let Some(last) = headers.last() {
-                        clock = EpisodeClock::after(last.episode);
+                        state = LaneState::of(EpisodeClock::after(last.episode));
                     }
                 }
                 Step::Plain | Step::End | Step::Dropped { .. } => {
-                    let (rows, next) = clock.advance(mode, end, false);
+                    let ends = if end { TERMINATED } else { 0 };
+                    let mut plan = state.plan(mode, LaneStep { ends, ..LaneStep::default() });
                     if matches!(step, Step::Dropped { .. }) {
-                        clock = clock.without(next);
-                        continue;
+                        plan = plan.without_rows(state);
                     }
-                    clock = next;
-                    let rows = match rows {
-                        AppendedRows::Step(row) | AppendedRows::Final(row) => vec![row],
-                        AppendedRows::StepAndFinal(row, last) => vec![row, last],
-                        AppendedRows::Nothing => vec![],
-                    };
-                    for row in rows {
+                    for row in plan.headers() {
                         headers.push(row.at(headers.len() as u64));
                     }
+                    state = plan.after;
                 }
             }
         }

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use backcast_layout::protocol::{ImpossibleCounters, LaneWriter};
 use backcast_layout::{ClaimedLane, Column};
 
-use super::kept::{KeptObservation, obs_columns};
 use super::notices::FollowedNotices;
+use super::rows::kept::{KeptObservation, obs_columns};
+use super::rows::{Continuation, EpisodeClock};
 use super::warnings::WriterWarnings;
 use super::{OwnLane, Writer};
 use crate::error::{HeldLane, WriterError};
 use crate::limiter::gate::InsertGate;
 use crate::ring::Ring;
 use crate::row_header::RowHeader;
-use crate::writer::episode_clock::EpisodeClock;
 use crate::writer::lease_backoff::LeaseBackoff;
 use crate::writer::options::WriterOptions;
 
@@ -47,9 +47,12 @@ impl Writer {
         let taken = |lane: &u32| ring.store().lane_held(*lane);
         let held: Vec<u32> = (0..count).filter(taken).collect();
         let free = count - u32::try_from(held.len()).unwrap_or(count);
+        let lanes_taken = |free, held: &[u32]| {
+            let held = holders(ring, held);
+            WriterError::LanesTaken { asked, free, lanes: count, held }
+        };
         if free < asked {
-            let held = holders(ring, &held);
-            return Err(WriterError::LanesTaken { asked, free, lanes: count, held });
+            return Err(lanes_taken(free, &held));
         }
         let mut lanes = Vec::with_capacity(asked as usize);
         let mut numbers = Vec::with_capacity(asked as usize);
@@ -78,10 +81,7 @@ impl Writer {
             let free = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
             return Err(match damaged {
                 Some(damaged) if held.is_empty() => damaged,
-                _ => {
-                    let held = holders(ring, &held);
-                    WriterError::LanesTaken { asked, free, lanes: count, held }
-                }
+                _ => lanes_taken(free, &held),
             });
         }
         let widest = ring.schema().columns().iter().map(Column::width).max().unwrap_or(0);
@@ -97,6 +97,7 @@ impl Writer {
             planned: Vec::with_capacity(lanes.len()),
             indices: Vec::with_capacity(lanes.len()),
             zeros: vec![0; widest],
+            scratch: vec![0; widest],
             asked: Vec::new(),
             numbers,
             lanes,
@@ -121,7 +122,7 @@ impl OwnLane {
             head => EpisodeClock::after(RowHeader::read(memory.lane(), head - 1).episode),
         };
         let (backoff, kept) = (LeaseBackoff::default(), KeptObservation::default());
-        Ok(Self { memory, clock, backoff, kept, plain: true })
+        Ok(Self { memory, clock, backoff, kept, continuation: Continuation::Plain })
     }
 }
 

@@ -1,22 +1,12 @@
 //! Appends many steps in one call. Consecutive rows of a lane are copied together.
 
-use backcast_layout::Role;
+use backcast_layout::protocol::notify;
 
-use super::kept::KeptKind;
-use super::plan::finals;
 use super::{Writer, row};
-use crate::autoreset::AutoresetMode;
 use crate::error::AppendError;
 use crate::index::RowIndex;
-use crate::row_header::{ROW_HEADERS, RowHeader};
-use crate::schema::USER;
 use crate::wait::WhenBlocked;
 use crate::writer::step::Step;
-use backcast_layout::protocol::{MAX_SEQ, notify};
-
-/// Maximum rows of one publish. At most a reserve chunk is announced at a time, since the capacity
-/// of readers depends on it.
-const BLOCK: usize = 64;
 
 impl Writer {
     /// Appends several steps in order, like one call of [`append`](Self::append) for each. The
@@ -45,18 +35,21 @@ impl Writer {
                 outcome = Err(unlinked);
                 break;
             }
-            let block = self.block(steps, done, count).min(self.rows_let_through());
-            let before = self.transitions_if_limited();
+            let allowed = usize::try_from(self.room()).unwrap_or(usize::MAX);
+            let block = self.block(steps, done, count).min(allowed);
+            let before = self.transitions();
             if block > 1 && self.append_block(steps, done, block) {
                 self.count_inserts(before);
                 done += block;
                 continue;
             }
             let step = parts.step(done);
-            let wanted = self.wanted_if_limited(&step);
+            let wanted = self.wanted(&step);
             outcome = self.pass_limiter(wanted, WhenBlocked::Wait);
             if outcome.is_ok() {
-                outcome = self.append_checked(&step, WhenBlocked::Wait);
+                if !self.append_continuing(&step) {
+                    outcome = self.append_by_plan(&step, WhenBlocked::Wait);
+                }
                 self.count_inserts(before);
                 done += usize::from(outcome.is_ok());
             }
@@ -70,109 +63,12 @@ impl Writer {
             }
         }
     }
-
-    /// Returns how many rows of the only lane from step `from` on may be written together. They end
-    /// no episode, each shows the `next_obs` of the one before, and the writer is not waiting for a
-    /// final observation.
-    fn block(&self, steps: &Step<'_>, from: usize, count: usize) -> usize {
-        let [lane] = &*self.lanes else { return 0 };
-        let continues = match lane.kept.kind() {
-            KeptKind::Nothing => true,
-            KeptKind::Next => lane.kept.is_row(&self.obs, steps.columns, from),
-            KeptKind::Final => false,
-        };
-        if lane.clock.awaits_final() || !continues {
-            return 0;
-        }
-        let chunk = self.ring.store().spec().reserve_chunk as usize;
-        let most = (count - from).min(BLOCK).min(chunk);
-        let ends = steps.terminated.iter().zip(steps.truncated).skip(from).take(most);
-        let rows = ends.take_while(|(ended, cut)| !(**ended || **cut)).count();
-        let Some(next) = steps.next_obs else { return rows };
-        let follows = |at: &usize| {
-            self.obs.iter().zip(next).all(|(column, next)| {
-                steps.columns.get(column.at).is_some_and(|obs| {
-                    row(next, column.width, *at) == row(obs, column.width, *at + 1)
-                })
-            })
-        };
-        let followed = (from..from + rows.saturating_sub(1)).take_while(follows).count();
-        rows.min(followed + 1)
-    }
-
-    /// Writes and publishes rows of the only lane. Returns `false` and writes nothing if a lease
-    /// stops it.
-    fn append_block(&mut self, steps: &Step<'_>, from: usize, rows: usize) -> bool {
-        let store = self.ring.store();
-        let ([lane], [number]) = (&mut *self.lanes, &*self.numbers) else { return false };
-        let count = rows as u64;
-        if lane.memory.reserve(count) {
-            if store.spec().policy.grants_leases() {
-                lane.memory.announced_to_pins();
-                if !lane.backoff.scan_pins(store, *number, &mut lane.memory, count) {
-                    return false;
-                }
-            } else {
-                lane.memory.announced();
-                if !lane.memory.settle(None, count) {
-                    return false;
-                }
-            }
-        }
-        let first = lane.memory.head();
-        let mut marks = [RowHeader::default(); BLOCK];
-        for (mark, seq) in marks.iter_mut().zip(first..first + count) {
-            *mark = lane.clock.step().at(seq);
-            self.indices.push(RowIndex::new(*number, seq));
-        }
-        lane.memory.write_rows(ROW_HEADERS, count, bytemuck::cast_slice(&marks[..rows]));
-        for (at, (column, bytes)) in
-            self.ring.schema().columns().iter().zip(steps.columns).enumerate()
-        {
-            let width = column.width();
-            lane.memory.write_rows(USER + at, count, &bytes[from * width..(from + rows) * width]);
-        }
-        if let Some(next) = steps.next_obs {
-            lane.kept.keep(KeptKind::Next, &self.obs, next, from + rows - 1);
-            self.warnings.appends += count;
-        } else {
-            lane.kept.forget();
-        }
-        lane.settle();
-        lane.memory.publish(count);
-        self.rows_written += count;
-        true
-    }
-
-    /// Checks all steps like [`append`](Self::append).
-    pub(super) fn check_steps(&self, steps: &Step<'_>, count: usize) -> Result<(), AppendError> {
-        self.check_sizes(steps, count)?;
-        let ended = steps.terminated.iter().zip(steps.truncated).position(|(a, b)| *a || *b);
-        if let Some(at) = ended
-            && self.mode != AutoresetMode::NextStep
-            && finals(steps, self.mode).is_none()
-            && !self.obs.is_empty()
-        {
-            let lane = at % self.lanes.len();
-            return Err(AppendError::MissingFinalObs { lane, mode: self.mode });
-        }
-        for (i, lane) in self.lanes.iter().enumerate() {
-            let rows = lane.memory.head();
-            if rows + 3 * count as u64 >= MAX_SEQ {
-                return Err(AppendError::LaneWornOut { lane: i, rows });
-            }
-        }
-        Ok(())
-    }
 }
 
-/// Splits steps into single ones.
+/// Splits steps, whose sizes were checked, into single ones.
 struct Parts<'a> {
     steps: Step<'a>,
     lanes: usize,
-    /// Bytes of a step in every column, and in every column of role obs.
-    widths: Vec<usize>,
-    final_widths: Vec<usize>,
     columns: Vec<&'a [u8]>,
     nexts: Vec<&'a [u8]>,
     finals: Vec<&'a [u8]>,
@@ -180,30 +76,19 @@ struct Parts<'a> {
 
 impl<'a> Parts<'a> {
     fn of(writer: &Writer, steps: &Step<'a>) -> Self {
-        let lanes = writer.lanes.len();
-        let columns = writer.schema().columns();
-        let obs = columns.iter().filter(|column| column.role() == Role::Obs);
-        Self {
-            steps: *steps,
-            lanes,
-            widths: columns.iter().map(|column| column.width() * lanes).collect(),
-            final_widths: obs.map(|column| column.width() * lanes).collect(),
-            columns: Vec::new(),
-            nexts: Vec::new(),
-            finals: Vec::new(),
-        }
+        let [columns, nexts, finals] = [const { Vec::new() }; 3];
+        Self { steps: *steps, lanes: writer.lanes.len(), columns, nexts, finals }
     }
 
     fn step(&mut self, at: usize) -> Step<'_> {
-        let part = |(bytes, width): (&&'a [u8], &usize)| &bytes[at * width..(at + 1) * width];
-        self.columns.clear();
-        self.columns.extend(self.steps.columns.iter().zip(&self.widths).map(part));
-        self.nexts.clear();
-        let nexts = self.steps.next_obs.unwrap_or_default();
-        self.nexts.extend(nexts.iter().zip(&self.final_widths).map(part));
-        self.finals.clear();
-        let finals = self.steps.final_obs.unwrap_or_default();
-        self.finals.extend(finals.iter().zip(&self.final_widths).map(part));
+        let count = self.steps.terminated.len() / self.lanes;
+        let split = |part: &mut Vec<&'a [u8]>, whole: &[&'a [u8]]| {
+            part.clear();
+            part.extend(whole.iter().map(|bytes| row(bytes, bytes.len() / count, at)));
+        };
+        split(&mut self.columns, self.steps.columns);
+        split(&mut self.nexts, self.steps.next_obs.unwrap_or_default());
+        split(&mut self.finals, self.steps.final_obs.unwrap_or_default());
         let lanes = at * self.lanes..(at + 1) * self.lanes;
         Step {
             schema: self.steps.schema,
@@ -221,7 +106,7 @@ mod tests {
     use std::ops::Range;
 
     use super::*;
-    use crate::{DType, LanePolicy, Ring, RingOptions, Schema, WriterOptions};
+    use crate::{AutoresetMode, DType, LanePolicy, Ring, RingOptions, Schema, WriterOptions};
 
     fn schema() -> Schema {
         let builder = Schema::builder().column("obs", DType::U64, &[3]);

@@ -1,15 +1,15 @@
 //! Ends episodes that no flag has ended: the last observation of a lane becomes its FINAL row.
 
-use std::{process, thread};
+use std::{iter, process, thread};
 
-use backcast_layout::protocol::{MAX_SEQ, notify};
+use backcast_layout::protocol::notify;
 
-use super::kept::KeptKind;
-use super::plan::Planned;
-use super::{Writer, check_flags};
+use super::Writer;
+use super::check::check_flags;
+use super::room::Planned;
+use super::rows::{GivenObs, LanePlan, LaneState};
 use crate::error::AppendError;
 use crate::wait::WhenBlocked;
-use crate::writer::episode_clock::AppendedRows;
 
 impl Writer {
     /// Begins a new episode on the marked lanes: their next row does not continue the row before
@@ -30,12 +30,7 @@ impl Writer {
 
     fn restart_or(&mut self, lanes: &[bool], blocked: WhenBlocked) -> Result<(), AppendError> {
         check_flags("lanes", lanes, 1, self.lanes.len())?;
-        self.finish_lanes(|i| lanes.get(i).copied().unwrap_or(false), blocked)?;
-        for (lane, _) in self.lanes.iter_mut().zip(lanes).filter(|(_, marked)| **marked) {
-            lane.clock.restart();
-            lane.kept.forget();
-            lane.settle();
-        }
+        self.publish_ends(lanes.iter().copied(), LaneState::restart, blocked)?;
         self.check_name();
         Ok(())
     }
@@ -43,57 +38,38 @@ impl Writer {
     /// Ends the episodes whose newest row has a `next_obs`: it becomes their FINAL row. Dropping
     /// the writer does the same but waits for no lease. Without `next_obs` it does nothing.
     pub fn finish(&mut self) -> Result<(), AppendError> {
-        self.finish_lanes(|_| true, WhenBlocked::Wait)
+        self.publish_ends(iter::repeat(true), LaneState::finish, WhenBlocked::Wait)
     }
 
-    fn finish_lanes(
+    /// Plans and writes the ends of the chosen lanes.
+    fn publish_ends(
         &mut self,
-        chosen: impl Fn(usize) -> bool,
+        chosen: impl Iterator<Item = bool>,
+        plan: impl Fn(LaneState) -> LanePlan,
         blocked: WhenBlocked,
     ) -> Result<(), AppendError> {
-        if !self.lanes.iter().enumerate().any(|(i, l)| chosen(i) && l.kept.kind() == KeptKind::Next)
-        {
-            return Ok(());
-        }
-        // A waiting observation becomes FINAL also in a ring that was replaced: the next append
-        // reports that.
-        let _ = self.follow_notices();
         self.planned.clear();
-        for (i, lane) in self.lanes.iter().enumerate() {
-            let mut planned = Planned::nothing(lane.clock);
-            if chosen(i) && lane.kept.kind() == KeptKind::Next {
-                let (last, clock) = lane.clock.finish();
-                (planned.cut, planned.clock) = (Some(last), clock);
-                let rows = lane.memory.head();
-                if rows + planned.room() >= MAX_SEQ {
-                    return Err(AppendError::LaneWornOut { lane: i, rows });
-                }
-            }
-            self.planned.push(planned);
+        for ((i, lane), chosen) in self.lanes.iter().enumerate().zip(chosen) {
+            let state = lane.state();
+            let plan = if chosen { plan(state) } else { LanePlan::empty(state) };
+            self.check_plan(i, &plan, GivenObs::default())?;
+            self.planned.push(Planned::of(plan));
         }
-        self.make_room(blocked)?;
+        let has_rows = self.planned.iter().any(|planned| planned.plan.count() > 0);
+        if has_rows {
+            // A waiting observation becomes FINAL also in a ring that was replaced: the next append
+            // reports that.
+            let _ = self.follow_notices();
+            self.make_room(blocked)?;
+        }
         // The rate limiter counts these rows and holds none of them back: they complete what was
         // let through before.
-        let before = self.transitions_if_limited();
-        let (schema, obs) = (self.ring.schema(), &*self.obs);
-        for (lane, planned) in self.lanes.iter_mut().zip(&self.planned) {
-            debug_assert_eq!(planned.rows, AppendedRows::Nothing);
-            if let Some(marks) = planned.cut {
-                lane.write_final(schema, 0, marks, &self.zeros, lane.kept.rows(obs));
-                lane.memory.publish(1);
-                self.rows_written += 1;
-            } else if planned.dropped > 0 {
-                self.counts.add_dropped(planned.dropped);
-                lane.memory.lane().count_dropped(planned.dropped);
-            } else {
-                continue;
-            }
-            lane.clock = planned.clock;
-            lane.kept.forget();
-            lane.settle();
+        let before = self.transitions();
+        self.publish_planned(&[], GivenObs::default());
+        if has_rows {
+            self.count_inserts(before);
+            notify(&self.ring.store().published());
         }
-        self.count_inserts(before);
-        notify(&self.ring.store().published());
         Ok(())
     }
 }
@@ -103,7 +79,7 @@ impl Drop for Writer {
         // A forked child must not write its parent's lanes, and a panic may have left a plan
         // incomplete.
         if process::id() == self.pid && !thread::panicking() {
-            let _ = self.finish_lanes(|_| true, WhenBlocked::Fail);
+            let _ = self.publish_ends(iter::repeat(true), LaneState::finish, WhenBlocked::Fail);
         }
     }
 }

@@ -76,17 +76,27 @@ pub(crate) enum RoomDecision {
     Drop,
 }
 
+/// Issues the fence between announcing rows and the [scan](LeaseBackoff::settle).
+pub(crate) fn fence_announced(store: &RingStore, memory: &LaneWriter<ClaimedLane>) {
+    if store.spec().policy.grants_leases() {
+        memory.announced_to_pins();
+    } else {
+        memory.announced();
+    }
+}
+
 impl LeaseBackoff {
-    /// Scans the pins of a lane whose rows are announced and fenced. Returns whether they may be
-    /// written. Makes no system call.
-    pub(crate) fn scan_pins(
+    /// Scans the pins of a lane whose rows are announced and fenced, if leases are granted. Returns
+    /// whether the rows may be written. Makes no system call.
+    pub(crate) fn settle(
         &mut self,
         store: &RingStore,
         lane: u32,
         writer: &mut LaneWriter<ClaimedLane>,
         rows: u64,
     ) -> bool {
-        let found = oldest(&store.pins(lane));
+        let leases = store.spec().policy.grants_leases();
+        let found = if leases { oldest(&store.pins(lane)) } else { None };
         let free = writer.settle(found.map(|pin| pin.start), rows);
         let in_the_way = found.filter(|_| !free);
         if self.met.map(|met| met.pin) != in_the_way {
@@ -114,7 +124,7 @@ impl LeaseBackoff {
         }
     }
 
-    /// Decides by the policy about the lease that [`scan_pins`](Self::scan_pins) found.
+    /// Decides by the policy about the lease that [`settle`](Self::settle) found.
     pub(crate) fn decide(
         &mut self,
         store: &RingStore,

@@ -1,12 +1,37 @@
 //! Makes room for rows: reserves them, and handles leases by the lane policy.
 
 use super::Writer;
+use super::rows::LanePlan;
 use crate::error::AppendError;
+use crate::index::RowIndex;
 use crate::ring::notices::NoticeKind;
 use crate::wait::{Wait, WhenBlocked};
 use crate::writer::lease_backoff::{
-    BlockingLease, RoomDecision, SLICE, blocking_in_words, sleep_unless_settled,
+    BlockingLease, RoomDecision, SLICE, blocking_in_words, fence_announced, sleep_unless_settled,
 };
+
+/// Plan for one lane, and the room for it.
+#[derive(Debug)]
+pub(super) struct Planned {
+    pub(super) plan: LanePlan,
+    /// Further rows that may be needed.
+    pub(super) spare: u64,
+    /// Whether the rows were announced just now, or are still frozen.
+    pub(super) unsettled: bool,
+    /// Index of the step's row after it was published.
+    pub(super) index: RowIndex,
+}
+
+impl Planned {
+    pub(super) fn of(plan: LanePlan) -> Self {
+        Self { plan, spare: 0, unsettled: false, index: RowIndex::NONE }
+    }
+
+    /// Returns the maximum number of rows needed.
+    fn room(&self) -> u64 {
+        self.plan.count() + self.spare
+    }
+}
 
 impl Writer {
     /// Announces the planned rows and checks that no lease freezes their slots.
@@ -18,24 +43,14 @@ impl Writer {
             planned.unsettled = lane.memory.reserve(planned.room());
             fence_due |= planned.unsettled;
         }
-        if !fence_due {
-            return Ok(());
-        }
-        let Some(lane) = self.lanes.first() else { return Ok(()) };
-        if self.ring.store().spec().policy.grants_leases() {
-            lane.memory.announced_to_pins();
+        if let Some(lane) = self.lanes.first().filter(|_| fence_due) {
+            fence_announced(self.ring.store(), &lane.memory);
             if !self.settle_lanes() {
                 self.counts.wait_begins(self.rows_written);
                 let outcome = self.wait_for_leases(blocked);
                 self.counts.wait_ends();
                 return outcome;
             }
-            return Ok(());
-        }
-        lane.memory.announced();
-        for (lane, planned) in self.lanes.iter_mut().zip(&mut self.planned) {
-            // Without leases nothing is frozen, so this settles every lane.
-            planned.unsettled = !lane.memory.settle(None, planned.room());
         }
         Ok(())
     }
@@ -47,7 +62,7 @@ impl Writer {
         let mut settled = true;
         for ((lane, planned), number) in lanes.filter(|((_, planned), _)| planned.unsettled) {
             let rows = planned.room();
-            planned.unsettled = !lane.backoff.scan_pins(store, *number, &mut lane.memory, rows);
+            planned.unsettled = !lane.backoff.settle(store, *number, &mut lane.memory, rows);
             settled &= !planned.unsettled;
         }
         settled
@@ -63,28 +78,22 @@ impl Writer {
         let mut met = vec![None; self.lanes.len()];
         loop {
             let mut waits = false;
-            for (i, number) in self.numbers.iter().copied().enumerate() {
-                let (Some(lane), Some(planned)) = (self.lanes.get_mut(i), self.planned.get_mut(i))
-                else {
-                    continue;
-                };
-                let Some(BlockingLease { pin, .. }) =
-                    lane.backoff.met().filter(|_| planned.unsettled)
-                else {
-                    continue;
-                };
+            let lanes = self.lanes.iter_mut().zip(&mut self.planned).zip(&self.numbers);
+            for (((lane, planned), number), met) in lanes.zip(&mut met) {
+                let blocking = lane.backoff.met().filter(|_| planned.unsettled);
+                let Some(BlockingLease { pin, .. }) = blocking else { continue };
                 // The kernel has released the lock of a dead holder: clear its pins.
                 if store.reap_reader(pin.slot).unwrap_or(false) {
                     waits = true;
                     continue;
                 }
-                if let Some(met) = met.get_mut(i) {
-                    *met = lane.backoff.count(store, lane.memory.lane());
-                }
-                match lane.backoff.decide(store, number)? {
+                *met = lane.backoff.count(store, lane.memory.lane());
+                match lane.backoff.decide(store, *number)? {
                     RoomDecision::Free => {}
                     RoomDecision::Wait => waits = true,
-                    RoomDecision::Drop => planned.drop_rows(lane.clock),
+                    RoomDecision::Drop => {
+                        *planned = Planned::of(planned.plan.without_rows(lane.state()));
+                    }
                 }
             }
             if !waits || self.settle_lanes() {
@@ -113,7 +122,8 @@ impl Writer {
         for (((lane, planned), number), met) in lanes {
             let Some(met) = *met else { continue };
             lane.backoff.append_is_over();
-            if let Some(stall) = lane.backoff.report(store, *number, met, planned.dropped > 0) {
+            if let Some(stall) = lane.backoff.report(store, *number, met, planned.plan.dropped > 0)
+            {
                 self.ring.notice_log().warn(NoticeKind::Stall, stall.to_string());
                 self.stall.get_or_insert(stall);
                 self.has_warnings = true;

@@ -1,10 +1,11 @@
 //! One step of the lanes of a writer: borrowed columns, leading axis = lanes.
 
-use backcast_layout::Role;
+use backcast_layout::{DType, Role};
 
 use crate::element::Element;
 use crate::error::AppendError;
 use crate::schema::Schema;
+use crate::writer::rows::end_flags;
 
 /// Borrowed bytes of one step, C order, native little-endian. [`StepColumns`] makes one of typed
 /// columns by name.
@@ -29,6 +30,14 @@ pub struct Step<'a> {
     pub final_obs: Option<&'a [&'a [u8]]>,
 }
 
+impl Step<'_> {
+    /// Returns the flags that row `i` of the step has because of its end, or 0.
+    pub(super) fn ends(&self, i: usize) -> u32 {
+        let flag = |flags: &[bool]| flags.get(i).copied().unwrap_or(false);
+        end_flags(flag(self.terminated), flag(self.truncated))
+    }
+}
+
 /// Borrowed bytes of the observation columns of one row, C order, native little-endian.
 #[derive(Clone, Copy, Debug)]
 pub struct ObsBytes<'a> {
@@ -36,6 +45,17 @@ pub struct ObsBytes<'a> {
     pub schema: &'a Schema,
     /// One slice per column of role obs, in schema order.
     pub columns: &'a [&'a [u8]],
+}
+
+/// Returns why a schema has no column of a name and dtype.
+#[cold]
+pub(super) fn wrong_column(schema: &Schema, name: &str, got: DType) -> AppendError {
+    let name = name.to_owned();
+    if let Some(column) = schema.column(&name) {
+        return AppendError::WrongDType { name, expected: column.dtype(), got };
+    }
+    let known = schema.columns().iter().map(|column| column.name().to_owned()).collect();
+    AppendError::UnknownColumn { name, known }
 }
 
 /// Collects typed columns by name into a [`TypedStep`].
@@ -93,28 +113,19 @@ impl<'a> StepColumns<'a> {
         at: usize,
     ) -> Result<&'a [u8], AppendError> {
         let bytes = self.typed(name, rows)?;
-        let mut obs = self.schema.columns().iter().filter(|c| c.role() == Role::Obs);
-        if obs.nth(at).is_none_or(|c| c.name() != name) {
-            let known = self.schema.columns().iter().filter(|c| c.role() == Role::Obs);
-            let known = known.map(|c| format!("{what}/{}", c.name())).collect();
+        let obs = || self.schema.columns().iter().filter(|c| c.role() == Role::Obs);
+        if obs().nth(at).is_none_or(|c| c.name() != name) {
+            let known = obs().map(|c| format!("{what}/{}", c.name())).collect();
             return Err(AppendError::UnknownColumn { name: format!("{what}/{name}"), known });
         }
         Ok(bytes)
     }
 
     fn typed<T: Element>(&self, name: &str, rows: &'a [T]) -> Result<&'a [u8], AppendError> {
-        let Some(column) = self.schema.column(name) else {
-            let known = self.schema.columns().iter().map(|c| c.name().to_owned()).collect();
-            return Err(AppendError::UnknownColumn { name: name.to_owned(), known });
-        };
-        if column.dtype() != T::DTYPE {
-            return Err(AppendError::WrongDType {
-                name: name.to_owned(),
-                expected: column.dtype(),
-                got: T::DTYPE,
-            });
+        match self.schema.column(name) {
+            Some(column) if column.dtype() == T::DTYPE => Ok(bytemuck::cast_slice(rows)),
+            _ => Err(wrong_column(self.schema, name, T::DTYPE)),
         }
-        Ok(bytemuck::cast_slice(rows))
     }
 
     /// Returns the step, if every column is set.

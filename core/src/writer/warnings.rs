@@ -61,24 +61,24 @@ impl fmt::Display for WriterWarning {
                  call `restart` after a reset in mid-episode"
             ),
             WriterWarning::Reset { lane, mode, hint } => {
-                let (seen, likely) = match (hint, mode) {
-                    (ResetHint::Repeated, AutoresetMode::SameStep) => (
+                let (seen, likely) = match hint {
+                    ResetHint::Repeated => (
                         "the first observation of an episode is the last one of the episode before",
-                        "If the step after an end resets, the mode is \"next_step\"",
+                        if mode == AutoresetMode::SameStep {
+                            "If the step after an end resets, the mode is \"next_step\""
+                        } else {
+                            "If the step after an end resets, the mode is \"next_step\"; if the \
+                             step that ends resets, so that `next_obs` was the reset's \
+                             observation, it is \"same_step\""
+                        },
                     ),
-                    (ResetHint::Repeated, _) => (
-                        "the first observation of an episode is the last one of the episode before",
-                        "If the step after an end resets, the mode is \"next_step\"; if the step \
-                         that ends resets, so that `next_obs` was the reset's observation, it is \
-                         \"same_step\"",
-                    ),
-                    (ResetHint::Differs, _) => (
+                    ResetHint::Differs => (
                         "the append after an end shows another observation than the `next_obs` of \
                          the end; its action and reward were dropped",
                         "If you reset the environment yourself, or leave out the step that resets, \
                          the mode is \"disabled\"",
                     ),
-                    (ResetHint::Acted, _) => (
+                    ResetHint::Acted => (
                         "the append after an end has a reward or an end, which a step that only \
                          resets has not; its action and reward were dropped, and its observation \
                          is the final one unless the end had a `next_obs`",
@@ -156,14 +156,8 @@ pub(super) fn is_nonzero(dtype: DType, row: &[u8]) -> bool {
         DType::F16 | DType::BF16 | DType::F32 | DType::F64 => 0x80,
         _ => 0,
     };
-    row.chunks_exact(dtype.size()).any(|element| {
-        let (last, rest) = match element.split_last() {
-            Some(split) if cfg!(target_endian = "little") => split,
-            _ => match element.split_first() {
-                Some(split) => split,
-                None => return false,
-            },
-        };
-        last & !sign != 0 || rest.iter().any(|byte| *byte != 0)
-    })
+    let size = dtype.size();
+    let sign_at = if cfg!(target_endian = "little") { size - 1 } else { 0 };
+    let mask = |at: usize| if at % size == sign_at { !sign } else { 0xFF };
+    row.iter().enumerate().any(|(at, byte)| byte & mask(at) != 0)
 }
