@@ -23,7 +23,7 @@ TRUTH = GAMMA ** np.arange(CELLS - 1, -1, -1)
 
 
 def learn(values: np.ndarray, batch: bc.Batch) -> None:
-    """Take a step of each transition towards the values that follow."""
+    """Apply one Q-learning update for each transition."""
     ahead = values[batch["next_obs"]].max(1) * ~batch["terminated"].astype(bool)
     at = batch["obs"], batch["action"]
     error = batch["reward"] + GAMMA * ahead - values[at]

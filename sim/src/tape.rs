@@ -7,10 +7,10 @@ pub const HORIZONS: [f64; 8] = [15.0, 30.0, 60.0, 120.0, 240.0, 480.0, 960.0, 1_
 const FLOW_TICKS: f64 = 20.0;
 const VOLATILITY_TICKS: f64 = 60.0;
 
-/// One order that traded on arrival.
+/// One order that traded when it arrived, or all trades of a call auction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MarketOrder {
-    /// Side.
+    /// Side of the order. For a call auction, the side that counts as the mover of the price.
     pub side: Side,
     /// Shares traded.
     pub quantity: i32,

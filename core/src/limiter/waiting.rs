@@ -1,5 +1,5 @@
-//! Waits for the rate limiter, of either side: the loop, its sleeps and the checks between them,
-//! and the mark of the wait.
+//! Waits of appends and draws that the rate limiter holds back. Other processes see a wait by its
+//! [`WaitMark`](backcast_layout::WaitMark).
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::{Mutex, PoisonError};

@@ -467,7 +467,6 @@ mod tests {
             let name = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name();
             names.map(name).filter(|name| name.to_string_lossy().ends_with(what)).count()
         };
-        // A resizer killed before it notified writers leaves files and no lock.
         let resizing = Relocation::begin(ring.store(), size, None).unwrap();
         resizing.copy(0).unwrap();
         assert_eq!(left(".next"), 3);
@@ -489,6 +488,7 @@ mod tests {
                 std::io::Write::write_all(&mut file, bytes).unwrap();
             }
         };
+        // A resizer killed before it notifies writers leaves its files but no lock.
         put_back();
         let observed = crate::Observed::open(&base, "grows").unwrap();
         assert!(observed.finish_resize().unwrap().is_empty());

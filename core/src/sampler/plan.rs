@@ -104,7 +104,8 @@ pub struct BatchPlan {
     fields: Vec<ArenaField>,
     segments: Segments,
     n_step: Option<NStep>,
-    /// Fields of learned columns: for each its values, then whether they were set.
+    /// Range of `fields` with the learned columns, in pairs: the values, then whether each was set.
+    /// A future window adds a second pair.
     learned: Range<usize>,
 }
 
@@ -307,7 +308,8 @@ impl BatchPlan {
         self.n_step
     }
 
-    /// Returns the fields of learned columns: for each its values, then whether they were set.
+    /// Returns the range of fields with the learned columns, in pairs: the values, then whether
+    /// each was set. A future window adds a second pair.
     pub(crate) fn learned(&self) -> Range<usize> {
         self.learned.clone()
     }

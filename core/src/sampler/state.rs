@@ -126,7 +126,7 @@ mod tests {
             options.clone().n_step(3).gamma(0.9).boundary(Boundary::Clamp).history(2),
             options.sequence(Sequence::new(4).stride(3)),
         ] {
-            // Without sequences, also on a stride, as states had it before there were any.
+            // States saved before `Sequence` existed may have a stride without a sequence.
             let stride = if options.draws.form == Form::Transitions { 3 } else { 1 };
             let state = ring.sampler(options).unwrap().state();
             let states = [state.clone(), SamplerState { stride, ..state }];

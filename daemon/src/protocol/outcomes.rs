@@ -41,7 +41,7 @@ pub struct Grown {
     pub lane_capacity_rows: u64,
     /// Bytes allocated.
     pub allocated_bytes: u64,
-    /// Rows copied while writers appended.
+    /// Rows copied before lanes are relocated. Writers may append meanwhile.
     pub copied_rows: u64,
     /// Lanes that are relocated when their writers append next or end.
     pub waiting_lanes: Vec<u32>,

@@ -350,7 +350,8 @@ impl TransitionRing {
         self.end
     }
 
-    /// Returns the days by which the indicators of observations are older than the open.
+    /// Returns the days by which the indicators of observations are older than their opening
+    /// prices.
     #[must_use]
     pub fn indicator_lag(&self) -> usize {
         self.indicator_lag

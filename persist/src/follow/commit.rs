@@ -39,7 +39,7 @@ pub(crate) struct Committed {
     pub(crate) left_out: Vec<LeftOutTable>,
 }
 
-/// Position of a follower in the manifest.
+/// Rows that a follower has handled, as the manifest records them.
 pub(crate) struct Position {
     pub(crate) lanes: Vec<FollowedLane>,
     /// First row of each lane in the live snapshot, if there is one.

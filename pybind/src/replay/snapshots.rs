@@ -197,7 +197,7 @@ pub(crate) fn verify_snapshot<'py>(
 
 /// Remove a snapshot, and those of its files that no other snapshot needs.
 ///
-/// Rings that were loaded from it, and copies that are open, stay.
+/// Rings loaded from it, and open handles of :meth:`ReplayBuffer.open_snapshot`, stay usable.
 ///
 /// Parameters
 /// ----------
@@ -217,8 +217,12 @@ pub(crate) fn verify_snapshot<'py>(
 ///     If there is no such snapshot.
 /// InUseError
 ///     If another process is still saving under that name after a minute.
+/// CorruptError
+///     If the manifest of the snapshot is damaged, or of another version.
+/// SpaceError
+///     If the disk is full.
 /// StorageError
-///     If the store cannot be written.
+///     If the store cannot be written for another reason.
 #[exact_arguments]
 #[pyfunction]
 #[pyo3(signature = (snapshot=Argument::Missing, *, store=None))]

@@ -315,7 +315,7 @@ impl<'a, const MOST: usize> WindowSet<'a, MOST> {
         outs: impl Iterator<Item = &'o mut [u8]>,
         word: Word,
     ) {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller upholds the contract.
         unsafe {
             match bytes {
                 1 => self.copy_sized::<1>(from, bytes, outs, word),
@@ -345,7 +345,7 @@ impl<'a, const MOST: usize> WindowSet<'a, MOST> {
         let bytes = if LEN == 0 { bytes } else { LEN };
         for (out, (base, slot)) in outs.zip(self.bases.iter().zip(&self.slots)) {
             // SAFETY:
-            // - In bounds: as the caller says.
+            // - In bounds: the caller upholds the contract.
             // - The word is that of the column's width.
             // - Every writer of the column uses `racy_copy` (docs/layout.md, rule 2).
             unsafe {

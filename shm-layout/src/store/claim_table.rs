@@ -50,7 +50,7 @@ impl ClaimTable {
         &self.name.name
     }
 
-    /// Returns the ring that it is a table of.
+    /// Returns the ring that the table belongs to.
     #[must_use]
     pub fn store(&self) -> &Arc<RingStore> {
         &self.store

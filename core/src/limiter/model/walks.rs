@@ -35,7 +35,8 @@ impl Walk {
         may
     }
 
-    /// Counts the items of a batch that are allowed, and draws it if it is whole.
+    /// Counts the items of the current batch that the limits allow, and returns whether there were
+    /// any. Under [`Rule::Whole`] it counts all missing items or none.
     fn draw(&mut self) -> bool {
         let LimiterCounts { inserts, samples, deletes } = self.counts;
         let left = self.batch - self.held;

@@ -56,7 +56,7 @@ impl WeightedRows {
     }
 
     /// Draws a row for every item. Returns `false` if the ring has no row that can be drawn. Fails
-    /// if it has some, and their lanes have no weight.
+    /// if all rows that can be drawn are in lanes of weight 0.
     pub(super) fn begin(
         &mut self,
         rng: &CounterRng,

@@ -46,7 +46,7 @@ class Network:
         }
 
     def hidden(self, obs: Array) -> tuple[Array, Array]:
-        """Return what the network sees of the observations, and its hidden layer."""
+        """Return the clipped observations, and the activations of the hidden layer."""
         seen = np.clip(obs, -_MOST_SEEN, _MOST_SEEN)
         return seen, np.tanh(seen @ self.weights["first"] + self.weights["shift"])
 

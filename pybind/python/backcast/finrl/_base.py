@@ -163,7 +163,7 @@ class FinRLEnv(Rebuilt, Generic[Shown]):
 
     @property
     def indicator_lag(self) -> int:
-        """Days by which indicators are older than the open."""
+        """Days by which indicators are older than the opening prices beside them."""
         return self._lag
 
     def get_return_format(self) -> Literal["vec", "json"]:

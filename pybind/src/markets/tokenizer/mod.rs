@@ -201,8 +201,10 @@ impl TickerTokenizer {
     ///
     /// Raises
     /// ------
+    /// SpaceError
+    ///     If the disk is full.
     /// StorageError
-    ///     If it cannot be written.
+    ///     If it cannot be written for another reason.
     #[pyo3(signature = (path=Argument::Missing))]
     #[pyo3(text_signature = "($self, path)")]
     fn save(&self, py: Python<'_>, path: Argument<PathBuf>) -> Result<(), Failure> {

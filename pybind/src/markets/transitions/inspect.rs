@@ -58,7 +58,7 @@ impl TransitionRing {
         PyList::new(py, macros.map(|ticker| &self.names.tickers[*ticker as usize]))
     }
 
-    /// Days by which the indicators of observations are older than the open.
+    /// Days by which the indicators of observations are older than their opening prices.
     #[getter]
     fn indicator_lag(&self) -> usize {
         self.lead

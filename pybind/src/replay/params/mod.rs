@@ -24,7 +24,7 @@ use crate::location::{base_at, base_of, exist_of, name_of, persistent_of, reduce
 /// Maximum versions and spare slots together.
 const MAX_SLOTS: u32 = 63;
 
-/// Parameters as lists of arrays, in the order of their names. Used by :class:`Params`.
+/// Parameters as flat lists of arrays, in the order given at creation. Used by :class:`Params`.
 #[pyclass(module = "backcast._native", name = "FlatParams", frozen)]
 pub(crate) struct FlatParams {
     params: Handle<CoreParams>,

@@ -143,10 +143,10 @@ pub(crate) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
 pub(crate) unsafe fn copy_lines(dst: *mut u8, src: *const u8, len: usize) {
     #[cfg(target_arch = "x86_64")]
     if goes_by_lines(len) {
-        // SAFETY: as the caller says; `goes_by_lines` was just checked.
+        // SAFETY: the caller upholds the contract, and `goes_by_lines` was just checked.
         return unsafe { by_lines(dst, src, len) };
     }
-    // SAFETY: as the caller says.
+    // SAFETY: the caller upholds the contract.
     unsafe { copy(dst, src, len) }
 }
 
@@ -164,7 +164,7 @@ pub(crate) unsafe fn copy_prefetching(
 ) -> bool {
     #[cfg(target_arch = "x86_64")]
     if goes_by_lines(len) {
-        // SAFETY: as the caller says; `goes_by_lines` was just checked.
+        // SAFETY: the caller upholds the contract, and `goes_by_lines` was just checked.
         unsafe { by_lines_prefetching(dst, src, len, next) };
         return true;
     }
@@ -191,7 +191,7 @@ pub(crate) unsafe fn copy_each<'a>(
     if goes_by_lines(len) {
         for (number, (dst, place)) in dst.chunks_exact_mut(len).zip(places).enumerate() {
             let next = src.wrapping_add(*asked(number).unwrap_or(place));
-            // SAFETY: as the caller says; `goes_by_lines` was just checked.
+            // SAFETY: the caller upholds the contract, and `goes_by_lines` was just checked.
             unsafe { by_lines_with_requests(dst.as_mut_ptr(), src.add(*place), len, next) };
         }
         // SAFETY: the processor has AVX2, which `goes_by_lines` checked.
@@ -279,7 +279,7 @@ unsafe fn no_upper_halves() {
 #[cfg(target_arch = "x86_64")]
 #[inline(never)]
 unsafe fn by_lines(dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller upholds the contract.
     unsafe {
         by_lines!(dst, src, len);
         no_upper_halves();
@@ -291,7 +291,7 @@ unsafe fn by_lines(dst: *mut u8, src: *const u8, len: usize) {
 #[cfg(target_arch = "x86_64")]
 #[inline(never)]
 unsafe fn by_lines_prefetching(dst: *mut u8, src: *const u8, len: usize, next: *const u8) {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller upholds the contract.
     unsafe {
         by_lines_with_requests(dst, src, len, next);
         no_upper_halves();
@@ -303,7 +303,7 @@ unsafe fn by_lines_prefetching(dst: *mut u8, src: *const u8, len: usize, next: *
 #[cfg(target_arch = "x86_64")]
 #[inline]
 unsafe fn by_lines_with_requests(dst: *mut u8, src: *const u8, len: usize, next: *const u8) {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller upholds the contract.
     unsafe {
         by_lines!(
             dst,

@@ -82,7 +82,7 @@ macro_rules! word_loop {
 #[inline]
 pub(crate) unsafe fn copy_in(dst: *mut u8, src: &[u8], word: Word) {
     if ASM {
-        // SAFETY: `src` is private, and `dst` is as the caller says.
+        // SAFETY: `src` is private, and the caller upholds the contract for `dst`.
         return unsafe { asm::copy(dst, src.as_ptr(), src.len()) };
     }
     match word {
@@ -101,7 +101,7 @@ pub(crate) unsafe fn copy_in(dst: *mut u8, src: &[u8], word: Word) {
 #[inline]
 pub(crate) unsafe fn store_words<const N: usize>(dst: *mut u8, words: [u64; N]) {
     for (i, word) in words.into_iter().enumerate() {
-        // SAFETY: in bounds and aligned, as the caller says.
+        // SAFETY: in bounds and aligned by the contract, which the caller upholds.
         let dst = unsafe { dst.cast::<u64>().add(i) };
         if !ASM {
             // SAFETY: as above.
@@ -136,7 +136,7 @@ pub(crate) unsafe fn store_words<const N: usize>(dst: *mut u8, words: [u64; N]) 
 #[inline]
 pub(crate) unsafe fn load_words<const N: usize>(src: *mut u8) -> [u64; N] {
     std::array::from_fn(|i| {
-        // SAFETY: in bounds and aligned, as the caller says.
+        // SAFETY: in bounds and aligned by the contract, which the caller upholds.
         let src = unsafe { src.cast::<u64>().add(i) };
         if !ASM {
             // SAFETY: as above.
@@ -179,7 +179,7 @@ pub(crate) unsafe fn load_words<const N: usize>(src: *mut u8) -> [u64; N] {
 #[inline]
 pub(crate) unsafe fn copy_out(src: *mut u8, dst: &mut [u8], word: Word) {
     if ASM {
-        // SAFETY: `dst` is private, and `src` is as the caller says.
+        // SAFETY: `dst` is private, and the caller upholds the contract for `src`.
         return unsafe { asm::copy(dst.as_mut_ptr(), src, dst.len()) };
     }
     match word {
@@ -196,7 +196,7 @@ pub(crate) unsafe fn copy_out(src: *mut u8, dst: &mut [u8], word: Word) {
 /// The conditions of [`copy_out`] hold.
 #[inline]
 pub(crate) unsafe fn copy_out_lines(src: *mut u8, dst: &mut [u8], word: Word) {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller upholds the contract.
     unsafe {
         if ASM {
             asm::copy_lines(dst.as_mut_ptr(), src, dst.len());
@@ -222,13 +222,13 @@ pub(crate) unsafe fn copy_out_prefetching(
 ) {
     /// Bytes copied between two prefetches; a multiple of every access size.
     const STEP: usize = 512;
-    // SAFETY: as the caller says.
+    // SAFETY: the caller upholds the contract.
     if ASM && unsafe { asm::copy_prefetching(dst.as_mut_ptr(), src, dst.len(), next) } {
         return prefetch_range(next.wrapping_add(dst.len()), len.saturating_sub(dst.len()));
     }
     if dst.len() <= STEP {
         prefetch_range(next, len);
-        // SAFETY: as the caller says.
+        // SAFETY: the caller upholds the contract.
         return unsafe { copy_out(src, dst, word) };
     }
     let asked = len.div_ceil(dst.len().div_ceil(STEP)).next_multiple_of(LINE);
@@ -256,13 +256,13 @@ pub(crate) unsafe fn copy_out_each(
     ahead: usize,
 ) {
     let asked = |number: usize| places.get(number.saturating_add(ahead));
-    // SAFETY: as the caller says.
+    // SAFETY: the caller upholds the contract.
     if ASM && unsafe { asm::copy_each(dst, src, places, bytes, asked) } {
         return;
     }
     for (number, (dst, place)) in dst.chunks_exact_mut(bytes).zip(places).enumerate() {
         let next = src.wrapping_add(*asked(number).unwrap_or(place));
-        // SAFETY: as the caller says.
+        // SAFETY: the caller upholds the contract.
         unsafe { copy_out_prefetching(src.add(*place), dst, word, next, bytes) }
     }
 }
