@@ -3,10 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::error::{SaveError, StoreError};
+use backcast_core::plumbing::{MAX_NAME_BYTES, name_problem};
 
-/// Maximum bytes of a name or label, as for objects in shared memory.
-pub(crate) const MAX_NAME_BYTES: usize = 100;
+use crate::error::{SaveError, StoreError};
 
 /// Name of a snapshot: `"pong@epoch-10"`, or `"pong"` for the newest.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,21 +47,14 @@ impl fmt::Display for SnapshotSpec {
     }
 }
 
-/// Refuses a name that is empty, too long, begins with a dot, or has a character outside of `A-Z
-/// a-z 0-9 _ - .`.
+/// Refuses names that no object could have.
 pub(crate) fn check_name(what: &'static str, name: &str) -> Result<(), StoreError> {
-    let reason = if name.is_empty() {
-        "it is empty"
-    } else if name.len() > MAX_NAME_BYTES {
-        "it is too long"
-    } else if name.starts_with('.') {
-        "it begins with a dot"
-    } else if !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b)) {
-        "it has a character outside the allowed ones"
-    } else {
-        return Ok(());
-    };
-    Err(StoreError::BadName { what, name: name.to_owned(), reason, limit: MAX_NAME_BYTES })
+    match name_problem(name) {
+        Some(reason) => {
+            Err(StoreError::BadName { what, name: name.to_owned(), reason, limit: MAX_NAME_BYTES })
+        }
+        None => Ok(()),
+    }
 }
 
 /// Label of the snapshot of a followed ring.

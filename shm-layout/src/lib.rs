@@ -67,7 +67,7 @@ pub use layout::limiter_table::{
     LIMITER_MAGIC, LimitBytes, LimitCounts, LimitedSide, LimiterTable, SharedCounter, WaitMark,
 };
 pub use layout::low_marks::{LOW_MAGIC, LowMark, LowMarks};
-pub use layout::names::{BadExist, Base, Exist};
+pub use layout::names::{BadExist, Base, Exist, name_problem};
 pub use layout::origin::boot_id_hash;
 pub use layout::params_shape::{
     MAX_ARRAY_AXES, MAX_ARRAY_NAME_BYTES, MAX_ARRAYS, MAX_PARAMS_BYTES, ParamsArray, ParamsShape,

@@ -109,6 +109,9 @@ mod ends {
 }
 
 impl RateLimiter {
+    /// Size from which draws are allowed if none is given.
+    pub const DEFAULT_MIN_SIZE: u64 = 1;
+
     /// Returns limits under which only draws wait, until `min_size` transitions were inserted
     /// (Reverb's `MinSize`).
     #[must_use]

@@ -8,6 +8,7 @@
 
 mod distribution;
 mod enter;
+mod importance_weights;
 mod leaf_values;
 mod options;
 mod power;
@@ -16,7 +17,7 @@ mod state;
 mod updates;
 
 pub use self::distribution::{PriorityBin, PriorityDistribution};
-pub(crate) use self::leaf_values::weights;
+pub(crate) use self::importance_weights::weights;
 pub(crate) use self::options::check_beta;
 pub use self::options::{BadWeightNorm, Beta, PriorityOptions, WeightNorm};
 pub use self::sequence::sequence_priorities;

@@ -1,5 +1,6 @@
 //! Draws by priority. The first draws of all items of a batch are made together, later draws of an
-//! item one by one. Also computes importance weights.
+//! item one by one. Also weighs the rows by the
+//! [importance weights](crate::priority::weights) of the table.
 
 use backcast_layout::protocol::sum_tree::Descent;
 

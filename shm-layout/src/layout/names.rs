@@ -99,7 +99,16 @@ pub(crate) fn check_known(name: &str) -> Result<(), SegmentError> {
 
 /// Refuses names that cannot be a directory's name on every platform.
 pub(crate) fn check_name(name: &str) -> Result<(), SegmentError> {
-    let reason = if name.is_empty() {
+    match name_problem(name) {
+        Some(reason) => Err(SegmentError::BadName { name: name.to_owned(), reason }),
+        None => Ok(()),
+    }
+}
+
+/// Returns why a name cannot be that of an object or of a snapshot, as a clause; `None` if it can.
+#[must_use]
+pub fn name_problem(name: &str) -> Option<&'static str> {
+    Some(if name.is_empty() {
         "it is empty"
     } else if name.len() > MAX_NAME_BYTES {
         "it is too long"
@@ -110,9 +119,8 @@ pub(crate) fn check_name(name: &str) -> Result<(), SegmentError> {
     } else if !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b)) {
         "it has a character outside the allowed ones"
     } else {
-        return Ok(());
-    };
-    Err(SegmentError::BadName { name: name.to_owned(), reason })
+        return None;
+    })
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use backcast_layout::Role;
 
-use super::clock::HeaderFields;
+use super::episode_clock::HeaderFields;
 use super::kept::{KeptKind, ObsColumn};
 use super::{GivenObs, LanePlan};
 use crate::index::RowIndex;

@@ -79,7 +79,7 @@ pub(crate) struct LimitArgs {
 impl LimitArgs {
     /// Returns the limits of a new limiter; `None` if none are given.
     pub(crate) fn limits(&self) -> Option<RateLimiter> {
-        self.over(&RateLimiter::min_size(1))
+        self.over(&RateLimiter::min_size(RateLimiter::DEFAULT_MIN_SIZE))
     }
 
     /// Returns limits that keep from `before` the size, or the ratio, that no option names. `None`

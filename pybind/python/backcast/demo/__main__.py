@@ -12,9 +12,9 @@ from contextlib import suppress
 
 import backcast as bc
 from backcast.demo.options import Options, parse
+from backcast.demo.signals import signals_leave
 
 FAILED = 1
-_ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -24,31 +24,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     stopped the run. A wrong usage exits with 2.
     """
     options = parse(argv)
-    # `nohup` ignores SIGHUP, so that a closing terminal does not end the run.
-    ours = [number for number in _ENDING if signal.getsignal(number) is signal.SIG_DFL]
-    for number in ours:
-        signal.signal(number, _leave)
-    try:
-        lacking = _lacking()
-        return _end(lacking, FAILED) if lacking else _demo(options)
-    except KeyboardInterrupt:
-        return _interrupted(128 + signal.SIGINT)
-    except SystemExit as end:
-        return _interrupted(int(end.code or 0))
-    except bc.BackcastError as error:
-        return _end(str(error), FAILED)
-    except OSError as error:
-        return _end(f"{error.filename or 'input or output'}: {error.strerror or error}", FAILED)
-    finally:
-        for number in ours:
-            signal.signal(number, signal.SIG_DFL)
-
-
-def _leave(number: int, _frame: object) -> None:
-    """Leave every block, so that actors end and the ring goes; further signals change nothing."""
-    for ending in _ENDING:
-        signal.signal(ending, signal.SIG_IGN)
-    raise SystemExit(128 + number)
+    with signals_leave():
+        try:
+            lacking = _lacking()
+            return _end(lacking, FAILED) if lacking else _demo(options)
+        except KeyboardInterrupt:
+            return _interrupted(128 + signal.SIGINT)
+        except SystemExit as end:
+            return _interrupted(int(end.code or 0))
+        except bc.BackcastError as error:
+            return _end(str(error), FAILED)
+        except OSError as error:
+            reason = f"{error.filename or 'input or output'}: {error.strerror or error}"
+            return _end(reason, FAILED)
 
 
 def _lacking() -> str | None:

@@ -162,7 +162,8 @@ impl RateLimiter {
         let (has_size, has_enabled) = (min_size.is_given(), enabled.is_given());
         let (has_no_learner, has_no_writer) = (no_learner.is_given(), no_writer.is_given());
         let ratio = samples_per_insert.map(ratio_of).transpose()?;
-        let min_size = min_size_of(min_size.or(1_i64))?;
+        let min_size =
+            min_size_of(min_size.or(Argument::Value(CoreRateLimiter::DEFAULT_MIN_SIZE.into())))?;
         let error = error_buffer.map(error_of).transpose()?;
         let limits = match ratio {
             None if error.is_some() => {

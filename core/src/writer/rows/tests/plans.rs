@@ -1,8 +1,12 @@
 //! Plans of single lanes.
 
-use super::super::*;
+use super::super::episode_clock::{EpisodeClock, HeaderFields};
+use super::super::kept::KeptKind;
+use super::super::plan::*;
+use super::super::end_flags;
 use super::MODES;
-use crate::row_flags::{FINAL, GAP};
+use crate::autoreset::AutoresetMode;
+use crate::row_flags::{FINAL, GAP, TERMINATED};
 
 fn step(end: bool) -> LaneStep {
     LaneStep { ends: end_flags(end, false), ..LaneStep::default() }
