@@ -14,7 +14,7 @@ use std::str::FromStr;
 use std::time::{Duration, Instant, SystemTime};
 
 use backcast_core::{
-    Base, Batch, Kind, ObjectInfo, Ring, SampleError, Sampler, SamplerOptions, list,
+    Base, Batch, ObjectInfo, ObjectKind, Ring, SampleError, Sampler, SamplerOptions, list_objects,
 };
 
 /// Options of the command line.
@@ -159,7 +159,8 @@ fn show(batch: &Batch) -> Result<(), Box<dyn Error>> {
 
 /// The ring that was made last.
 fn newest(base: &Base) -> Result<String, Box<dyn Error>> {
-    let rings = list(base)?.into_iter().filter(|o| o.kind == Kind::Ring && !o.building);
+    let rings =
+        list_objects(base)?.into_iter().filter(|o| o.kind == ObjectKind::Ring && !o.building);
     let made = |o: &ObjectInfo| std::fs::metadata(&o.path).and_then(|m| m.modified());
     let newest = rings.max_by_key(|o| made(o).unwrap_or(SystemTime::UNIX_EPOCH));
     let none = || format!("no ring in {}; start `make demo`, or name one", base.path().display());

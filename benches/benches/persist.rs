@@ -14,7 +14,7 @@ use backcast_benches::measured::Measured;
 use backcast_core::{
     AutoresetMode, Base, DType, Ring, RingOptions, Schema, StepColumns, WriterOptions,
 };
-use backcast_persist::{FollowOptions, Follower, LoadOptions, Mode, SaveOptions, Store};
+use backcast_persist::{FollowOptions, Follower, LoadOptions, PersistMode, SaveOptions, Store};
 
 const ROWS: u64 = 1_000_000;
 const LANES: u32 = 8;
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let (mut with, mut without) = (Vec::new(), Vec::new());
         for _ in 0..RUNS {
             without.push(appends(None)?);
-            with.push(appends(Some(Mode::Continuous))?);
+            with.push(appends(Some(PersistMode::Continuous))?);
         }
         measured.keep(publish, "µs", "alone", &without);
         measured.keep(publish, "µs", "followed", &with);
@@ -41,7 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Returns the 99.9th percentile of the time of an append, in microseconds.
-fn appends(mode: Option<Mode>) -> Result<f64, Box<dyn Error>> {
+fn appends(mode: Option<PersistMode>) -> Result<f64, Box<dyn Error>> {
     const APPENDS: usize = 60_000;
     const EVERY: Duration = Duration::from_micros(50);
     let (_memory, base) = base();

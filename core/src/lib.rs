@@ -67,11 +67,12 @@ pub use autoreset::{AutoresetMode, BadAutoresetMode};
 pub use backcast_layout::protocol::claim::ClaimPass;
 pub use backcast_layout::{
     AgeCounts, BadExist, BadLanePolicy, Base, ClaimSettings, ClaimTableInfo, ClaimTableState,
-    Column, ColumnError, DType, Exist, IoCause, Kind, LanePolicy, LearnedColumn, LearnedCounters,
+    Column, ColumnError, DType, Exist, IoCause, LanePolicy, LearnedColumn, LearnedCounters,
     LearnedTableInfo, MAX_LANES, MAX_READER_SLOTS, NamedTable, OTHER_VERSION, ObjectInfo,
-    ParamsArray, ParamsCounters, ParamsShape, ParamsShapeError, ReaderPinsError, ReaderRecord,
-    Role, SegmentError, SpaceLimits, TableCounters, TableInfo, TableSettings, UnreadableTable,
-    collect, holders, list, remove, remove_unheld,
+    ObjectKind, ParamsArray, ParamsCounters, ParamsShape, ParamsShapeError, ReaderPinsError,
+    ReaderRecord, Role, SegmentError, SpaceLimits, TableCounters, TableInfo, TableSettings,
+    UnreadableTable, collect_garbage, list_objects, object_holders, remove_object,
+    remove_unheld_object,
 };
 pub use element::Element;
 pub use error::{

@@ -11,7 +11,8 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use backcast_core::{
-    AutoresetMode, Base, DType, Ring, RingOptions, Schema, Step, WriterOptions, collect, list,
+    AutoresetMode, Base, DType, Ring, RingOptions, Schema, Step, WriterOptions, collect_garbage,
+    list_objects,
 };
 use rustix::process::{Signal, getpid, kill_process};
 
@@ -316,10 +317,10 @@ fn a_killed_import_is_collected_and_can_be_repeated() {
             let (dir, from) = (target.path().display(), place.to(format));
             let work = format!("import {dir} {format} {}", from.display());
             assert!(dies(&work, point), "{format} {point}");
-            let left = list(&base).unwrap();
+            let left = list_objects(&base).unwrap();
             assert!(matches!(&left[..], [one] if one.building && !one.held), "{left:?}");
             assert!(Ring::attach_in(&base, "in").is_err(), "{format} {point}");
-            assert_eq!(collect(&base).unwrap().len(), 1, "{format} {point}");
+            assert_eq!(collect_garbage(&base).unwrap().len(), 1, "{format} {point}");
             assert!(!base.path().exists(), "{format} {point}");
             assert!(dies(&work, point), "{format} {point}");
             let options = ImportOptions::named("in").base(base.clone());
@@ -330,8 +331,8 @@ fn a_killed_import_is_collected_and_can_be_repeated() {
                 .sum();
             assert_eq!(report.rows, rows, "{format} {point}");
             drop(ring);
-            assert_eq!(collect(&base).unwrap().len(), 1, "{format} {point}");
+            assert_eq!(collect_garbage(&base).unwrap().len(), 1, "{format} {point}");
         }
     }
-    assert_eq!(list(&place.base()).unwrap().len(), 1);
+    assert_eq!(list_objects(&place.base()).unwrap().len(), 1);
 }

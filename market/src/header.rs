@@ -4,11 +4,7 @@ use std::collections::HashMap;
 
 use backcast_layout::closest_name;
 
-use crate::{
-    load_error::PanelLoadError,
-    options::PanelOptions,
-    symbols::PriceColumn,
-};
+use crate::{load_error::PanelLoadError, options::PanelOptions, symbols::PriceColumn};
 
 /// Separators that programs write instead of commas.
 const SEPARATORS: [char; 3] = [';', '\t', '|'];

@@ -73,7 +73,8 @@ pub use symbols::{CASH, PriceColumn};
 pub use tokenizer::{TickerTokenizer, TokenError, UNK, UnknownTicker, Vocabulary};
 pub use tokenizer_file::TokenFileError;
 pub use transitions::{
-    Layout, MarketPlan, Selection, TransitionBatch, TransitionError, TransitionOptions,
-    TransitionOutcome, TransitionRing, TransitionShape, TransitionSide, Windows,
+    MarketPlan, TransitionBatch, TransitionError, TransitionLayout, TransitionOptions,
+    TransitionOutcome, TransitionRing, TransitionSelection, TransitionShape, TransitionSide,
+    TransitionWindows,
 };
 pub use windows::WindowPlan;

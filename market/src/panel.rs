@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use backcast_layout::{Base, Exist, Kind, SealedSegment, prefetch_l2};
+use backcast_layout::{Base, Exist, ObjectKind, SealedSegment, prefetch_l2};
 
 use crate::{
     blocks::{PanelShape, is_listed, longest_run},
@@ -58,7 +58,7 @@ impl Panel {
     /// Attaches a shared panel below `base`. Arbitrary bytes in the segment cause an error or wrong
     /// numbers, nothing else.
     pub fn attach_in(base: &Base, name: &str) -> Result<Self, PanelError> {
-        Self::from_segment(SealedSegment::attach(base, Kind::Panel, name)?)
+        Self::from_segment(SealedSegment::attach(base, ObjectKind::Panel, name)?)
     }
 
     pub(crate) fn share(
@@ -71,7 +71,7 @@ impl Panel {
     ) -> Result<Self, PanelError> {
         let meta = meta.to_bytes();
         let segment =
-            SealedSegment::create(base, Kind::Panel, name, &meta, &parts, exist, persistent)?;
+            SealedSegment::create(base, ObjectKind::Panel, name, &meta, &parts, exist, persistent)?;
         Self::from_segment(segment)
     }
 

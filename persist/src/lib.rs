@@ -65,7 +65,9 @@ mod waiting;
 pub use backcast_files::{OnProgress, Progress};
 pub use damage::{ChunkPart, Damage, DamageKind};
 pub use error::{LoadError, SaveError, StoreError};
-pub use follow::{BadMode, FollowOptions, FollowState, Follower, Following, Inspection, Mode};
+pub use follow::{
+    BadPersistMode, FollowOptions, FollowState, Follower, Following, Inspection, PersistMode,
+};
 pub use followed::Keep;
 pub use left_out::LeftOutTable;
 pub use load::LoadOptions;

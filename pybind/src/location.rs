@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use backcast_core::{Base, Exist, Kind as ObjectKind, OnUnlinked};
+use backcast_core::{Base, Exist, ObjectKind, OnUnlinked};
 use pyo3::prelude::*;
 
 use crate::argument::Argument;

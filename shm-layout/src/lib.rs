@@ -2,7 +2,8 @@
 //! word of another process may be trusted. Nothing here depends on transitions, episodes or
 //! markets.
 //!
-//! - [`Base`], [`Kind`], [`list`], [`remove`], [`collect`]: named objects, held by kernel locks;
+//! - [`Base`], [`ObjectKind`], [`list_objects`], [`remove_object`], [`collect_garbage`]: named
+//!   objects, held by kernel locks;
 //! - [`RingStore`]: the files of a ring (`docs/layout.md` has their byte tables);
 //! - [`Relocation`]: larger lanes for a ring while it is written and read;
 //! - [`MemfdKeeper`]: keeps rings whose memory is in no file system;
@@ -17,18 +18,18 @@
 //!   pointers.
 //!
 //! ```
-//! use backcast_layout::{Base, Exist, Kind, SealedSegment};
+//! use backcast_layout::{Base, Exist, ObjectKind, SealedSegment};
 //! use std::sync::atomic::Ordering::Relaxed;
 //!
 //! # let dir = tempfile::tempdir()?;
 //! let base = Base::at(dir.path());
 //! let word = 7u64.to_ne_bytes();
-//! let made =
-//!     SealedSegment::create(&base, Kind::Panel, "doc", b"meta", &[&word], Exist::Error, false)?;
-//! let seen = SealedSegment::attach(&base, Kind::Panel, "doc")?;
+//! let (kind, exist) = (ObjectKind::Panel, Exist::Error);
+//! let made = SealedSegment::create(&base, kind, "doc", b"meta", &[&word], exist, false)?;
+//! let seen = SealedSegment::attach(&base, ObjectKind::Panel, "doc")?;
 //! assert_eq!(seen.words64(0, 1)?[0].load(Relaxed), 7);
 //! drop((made, seen)); // the last handle removes the segment, as it is not persistent
-//! assert!(backcast_layout::list(&base)?.is_empty());
+//! assert!(backcast_layout::list_objects(&base)?.is_empty());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -40,7 +41,7 @@ pub mod protocol;
 mod store;
 
 pub use error::{
-    IoCause, Kind, MAX_NAME_BYTES, OTHER_VERSION, SegmentError, ShownNumber, binary_size,
+    IoCause, MAX_NAME_BYTES, OTHER_VERSION, ObjectKind, SegmentError, ShownNumber, binary_size,
     closest_name, printable,
 };
 pub use kernels::huge_array::{HugeArray, copy_slice};
@@ -96,7 +97,9 @@ pub use store::claim_table::{ClaimTable, ClaimTableInfo};
 pub use store::learned_table::{LearnedTable, LearnedTableInfo, LearnedView};
 pub use store::mapped_lanes::Lanes;
 pub use store::memfd::MemfdKeeper;
-pub use store::object::{ObjectInfo, collect, holders, list, remove, remove_unheld};
+pub use store::object::{
+    ObjectInfo, collect_garbage, list_objects, object_holders, remove_object, remove_unheld_object,
+};
 pub use store::params_files::FirstVersion;
 pub use store::params_pins::{ParamsPins, PinnedVersion};
 pub use store::params_store::{ParamsCounters, ParamsPublisher, ParamsStore};

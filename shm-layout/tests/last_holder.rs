@@ -3,7 +3,7 @@
 use std::sync::Barrier;
 use std::thread;
 
-use backcast_layout::{Base, Exist, Kind, SealedSegment, list};
+use backcast_layout::{Base, Exist, ObjectKind, SealedSegment, list_objects};
 
 /// Returns a directory in memory if there is one: thousands of segments on a disk take a minute.
 fn memory_dir() -> tempfile::TempDir {
@@ -18,7 +18,8 @@ fn two_last_holders_that_leave_at_once_leave_nothing() {
     for round in 0..ROUNDS {
         let name = format!("s{round}");
         let create = |exist| {
-            SealedSegment::create(&base, Kind::Panel, &name, b"meta", &[], exist, false).unwrap()
+            SealedSegment::create(&base, ObjectKind::Panel, &name, b"meta", &[], exist, false)
+                .unwrap()
         };
         let (a, b) = (create(Exist::Error), create(Exist::Attach));
         let barrier = Barrier::new(2);
@@ -32,7 +33,7 @@ fn two_last_holders_that_leave_at_once_leave_nothing() {
             }
         });
     }
-    assert_eq!(list(&base).unwrap(), [], "every segment is gone");
+    assert_eq!(list_objects(&base).unwrap(), [], "every segment is gone");
 }
 
 #[test]
@@ -40,13 +41,13 @@ fn a_persistent_segment_outlives_its_holders() {
     let dir = tempfile::tempdir().unwrap();
     let base = Base::at(dir.path());
     let create = |persistent, exist| {
-        SealedSegment::create(&base, Kind::Panel, "p", b"meta", &[&[7; 8]], exist, persistent)
+        SealedSegment::create(&base, ObjectKind::Panel, "p", b"meta", &[&[7; 8]], exist, persistent)
     };
     drop(create(true, Exist::Error).unwrap());
-    let found = list(&base).unwrap();
+    let found = list_objects(&base).unwrap();
     assert!(found.len() == 1 && found[0].persistent && !found[0].held, "{found:?}");
     assert!(create(true, Exist::Error).is_err(), "the name is taken");
     assert_eq!(create(true, Exist::Attach).unwrap().data_bytes(), 8);
     drop(create(false, Exist::Replace).unwrap());
-    assert_eq!(list(&base).unwrap(), [], "the one that replaced it was not persistent");
+    assert_eq!(list_objects(&base).unwrap(), [], "the one that replaced it was not persistent");
 }

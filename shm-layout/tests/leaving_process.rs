@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 
 use backcast_budget::{WATCHDOG, until};
-use backcast_layout::{Base, Exist, Kind, SealedSegment, list};
+use backcast_layout::{Base, Exist, ObjectKind, SealedSegment, list_objects};
 use tempfile::TempDir;
 
 /// Directory of a process that one of the tests started.
@@ -19,7 +19,7 @@ fn memory_dir() -> TempDir {
 }
 
 fn make(base: &Base, name: &str, exist: Exist, persistent: bool) -> SealedSegment {
-    SealedSegment::create(base, Kind::Panel, name, b"meta", &[], exist, persistent).unwrap()
+    SealedSegment::create(base, ObjectKind::Panel, name, b"meta", &[], exist, persistent).unwrap()
 }
 
 /// A process in a role of this binary. It is killed if its test ends first.
@@ -99,11 +99,11 @@ fn a_thread_that_still_runs_keeps_no_object_alive() {
     let shared = make(&base, "shared", Exist::Error, false);
     Role::start("a_process_whose_thread_has_handles", dir.path()).wait_for_end();
     let mut names: Vec<_> =
-        list(&base).unwrap().into_iter().map(|one| (one.name, one.held)).collect();
+        list_objects(&base).unwrap().into_iter().map(|one| (one.name, one.held)).collect();
     names.sort();
     assert_eq!(names, [("kept".to_owned(), false), ("shared".to_owned(), true)]);
     drop(shared);
-    assert_eq!(list(&base).unwrap().len(), 1);
+    assert_eq!(list_objects(&base).unwrap().len(), 1);
 }
 
 #[test]
@@ -128,6 +128,6 @@ fn processes_that_end_at_once_leave_nothing() {
             drop(role.child.stdin.take());
         }
         roles.iter_mut().for_each(Role::wait_for_end);
-        assert!(!base.path().exists(), "{:?}", list(&base));
+        assert!(!base.path().exists(), "{:?}", list_objects(&base));
     }
 }

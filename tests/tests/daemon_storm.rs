@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use backcast_core::{Base, Exist, Ring, RingError, RingOptions, SegmentError, collect, list};
+use backcast_core::{
+    Base, Exist, Ring, RingError, RingOptions, SegmentError, collect_garbage, list_objects,
+};
 use backcast_daemon::{Client, ClientError};
 use backcast_persist::{LoadOptions, Store};
 use backcast_tests::storm::{audit, schema};
@@ -216,11 +218,11 @@ fn storm(memfd: bool) -> Result<(), Box<dyn Error>> {
 
     // No other object exists, and none is left afterwards.
     client.gc()?;
-    let left: Vec<String> = list(&base)?.into_iter().map(|info| info.name).collect();
+    let left: Vec<String> = list_objects(&base)?.into_iter().map(|info| info.name).collect();
     assert_eq!(left, ["storm"]);
     daemon.kill();
     drop(ring);
-    collect(&base)?;
+    collect_garbage(&base)?;
     assert!(!base.path().exists(), "something is left in {}", base.path().display());
 
     let rows = stats.rows_published;

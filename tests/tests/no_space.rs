@@ -16,7 +16,7 @@ use std::thread;
 use backcast_budget::skipped;
 use backcast_core::plumbing::SealedSegment;
 use backcast_core::{
-    Base, Capacity, DType, Exist, Kind, Ring, RingError, RingOptions, Schema, SegmentError,
+    Base, Capacity, DType, Exist, ObjectKind, Ring, RingError, RingOptions, Schema, SegmentError,
 };
 
 /// Environment variable with the path of the small tmpfs, for the test that runs inside.
@@ -128,8 +128,15 @@ fn inside_too_large_for_eight_mebibytes() -> Result<(), Box<dyn Error>> {
         assert!(is_empty(&dir)?, "{capacity:?}");
     }
     let data = vec![0; 9 << 20];
-    let panel =
-        SealedSegment::create(&base, Kind::Panel, "big", b"meta", &[&data], Exist::Error, false);
+    let panel = SealedSegment::create(
+        &base,
+        ObjectKind::Panel,
+        "big",
+        b"meta",
+        &[&data],
+        Exist::Error,
+        false,
+    );
     assert!(matches!(panel, Err(SegmentError::NoSpace { .. })), "{panel:?}");
     assert!(is_empty(&dir)?);
 
@@ -137,7 +144,7 @@ fn inside_too_large_for_eight_mebibytes() -> Result<(), Box<dyn Error>> {
     let ring = create(Capacity::Bytes(6 * MIB))?;
     let options = RingOptions::with_capacity(Capacity::Bytes(4 * MIB)).base(base.clone());
     refusal(Ring::create("second", &schema()?, options));
-    assert_eq!(backcast_core::list(&base)?.len(), 1);
+    assert_eq!(backcast_core::list_objects(&base)?.len(), 1);
     drop(ring);
     assert!(is_empty(&dir)?);
     println!("{DONE}");

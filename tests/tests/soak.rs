@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use backcast_core::{Base, LanePolicy, Ring, RingOptions, collect};
+use backcast_core::{Base, LanePolicy, Ring, RingOptions, collect_garbage};
 use backcast_layout::RingStore;
 use backcast_layout::protocol::Words;
 use backcast_tests::storm::schema;
@@ -214,7 +214,7 @@ fn nothing_grows_beside_processes_that_are_killed_and_born_again() -> Result<(),
         processes[victim].kill();
         kills[victim] += 1;
         if victims[victim].0 == CREATOR {
-            collect(&base)?;
+            collect_garbage(&base)?;
         }
         processes[victim] = start(&dir, victims[victim]);
         if next_look <= Instant::now() {
@@ -242,7 +242,7 @@ fn nothing_grows_beside_processes_that_are_killed_and_born_again() -> Result<(),
 
     drop(processes);
     drop(survivors);
-    collect(&base)?;
+    collect_garbage(&base)?;
     let left: Vec<_> = fs::read_dir(dir.path())?.filter_map(Result::ok).collect();
     assert_eq!(left.len(), 1, "the dead left something beside the ring: {left:?}");
     let stats = ring.stats();

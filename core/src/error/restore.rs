@@ -1,6 +1,6 @@
 //! Errors of a ring that is created with rows in it.
 
-use backcast_layout::{Kind, SegmentError};
+use backcast_layout::{ObjectKind, SegmentError};
 use thiserror::Error;
 
 use super::ring::RingError;
@@ -17,7 +17,7 @@ pub enum RestoreError {
         "a {kind} named `{name}` already exists ({state}); choose another name, use \
          exist \"replace\" to start over, or `backcast rm {name}`"
     )]
-    Taken { kind: Kind, name: String, state: &'static str },
+    Taken { kind: ObjectKind, name: String, state: &'static str },
     /// A lane that the ring lacks.
     #[error("there is no lane {lane}: the ring has {lanes}; make it with as many as the rows have")]
     NoSuchLane { lane: u32, lanes: u32 },

@@ -105,7 +105,7 @@ mod tests {
     use crate::schema::Schema;
     use crate::writer::options::WriterOptions;
     use crate::writer::step::StepColumns;
-    use backcast_layout::{DType, SegmentError, collect, list};
+    use backcast_layout::{DType, SegmentError, collect_garbage, list_objects};
 
     fn ring(base: &Base, persistent: bool) -> Ring {
         let schema = Schema::builder().column("obs", DType::U64, &[]).build().unwrap();
@@ -119,9 +119,9 @@ mod tests {
         let base = Base::at(dir.path());
         let held = ring(&base, false);
         let observed = Observed::open(&base, "seen").unwrap();
-        assert!(list(&base).unwrap()[0].held);
+        assert!(list_objects(&base).unwrap()[0].held);
         drop(held);
-        assert!(list(&base).unwrap().is_empty(), "an observer holds nothing");
+        assert!(list_objects(&base).unwrap().is_empty(), "an observer holds nothing");
         assert_eq!(observed.stats().capacity, 1_000, "what is mapped stays readable");
         drop(observed);
     }
@@ -132,21 +132,23 @@ mod tests {
         let base = Base::at(dir.path());
         drop(ring(&base, true));
         let observed = Observed::open(&base, "seen").unwrap();
-        assert!(collect(&base).unwrap().is_empty());
+        assert!(collect_garbage(&base).unwrap().is_empty());
         drop(observed);
         let observed = Observed::open(&base, "seen").unwrap();
-        backcast_layout::remove(&base, backcast_layout::Kind::Ring, "seen", false).unwrap();
+        backcast_layout::remove_object(&base, backcast_layout::ObjectKind::Ring, "seen", false)
+            .unwrap();
         drop(observed);
-        assert!(list(&base).unwrap().is_empty());
+        assert!(list_objects(&base).unwrap().is_empty());
     }
 
     #[test]
     fn a_ring_without_holders_is_removed_only_after_confirmation() {
-        use backcast_layout::{Kind, remove_unheld};
+        use backcast_layout::{ObjectKind, remove_unheld_object};
         let dir = tempfile::tempdir().unwrap();
         let base = Base::at(dir.path());
         let held = ring(&base, true);
-        let remove = |sure: &dyn Fn() -> bool| remove_unheld(&base, Kind::Ring, "seen", sure);
+        let remove =
+            |sure: &dyn Fn() -> bool| remove_unheld_object(&base, ObjectKind::Ring, "seen", sure);
         let refused = remove(&|| panic!("nobody is asked about a ring that is held"));
         assert!(matches!(refused, Err(SegmentError::InUse { .. })));
         drop(held);
@@ -156,7 +158,7 @@ mod tests {
         assert_eq!(remove(&|| !absent()).unwrap(), None);
         drop(Ring::attach_in(&base, "seen").unwrap());
         assert_eq!(remove(&absent).unwrap().unwrap().name, "seen");
-        assert!(list(&base).unwrap().is_empty());
+        assert!(list_objects(&base).unwrap().is_empty());
         assert!(remove(&|| true).is_err());
         assert_eq!(observed.stats().capacity, 1_000, "what is mapped stays readable");
     }

@@ -183,9 +183,9 @@ mod tests {
 
     use super::*;
     use crate::{
-        AppendError, Base, BatchesOptions, DType, Exist, Interrupt, Kind, LimitError, RateLimiter,
-        RingOptions, SampleError, SamplerOptions, Schema, SegmentError, Selector, Step,
-        TableOptions, WaitError, WaitReport, Writer, WriterOptions, remove,
+        AppendError, Base, BatchesOptions, DType, Exist, Interrupt, LimitError, ObjectKind,
+        RateLimiter, RingOptions, SampleError, SamplerOptions, Schema, SegmentError, Selector,
+        Step, TableOptions, WaitError, WaitReport, Writer, WriterOptions, remove_object,
     };
 
     /// Time after which a call that nothing ends fails.
@@ -217,7 +217,7 @@ mod tests {
     fn ways() -> [Way; 3] {
         [
             ("replaced", |base| drop(create(base, Exist::Replace))),
-            ("removed", |base| drop(remove(base, Kind::Ring, "pong", true).unwrap())),
+            ("removed", |base| drop(remove_object(base, ObjectKind::Ring, "pong", true).unwrap())),
             ("unlinked by another handle", |base| {
                 Ring::attach_in(base, "pong").unwrap().unlink().unwrap();
             }),
@@ -420,7 +420,7 @@ mod tests {
         append(&mut writer).unwrap();
         assert!(!ring.is_unlinked() && !ring.stats().unlinked);
         // A removal after the false mark is still found, when the writer restarts.
-        drop(remove(&base, Kind::Ring, "pong", true).unwrap());
+        drop(remove_object(&base, ObjectKind::Ring, "pong", true).unwrap());
         writer.restart(&[true]).unwrap();
         let refused = append(&mut writer).err();
         assert!(matches!(refused, Some(AppendError::Unlinked { .. })), "{refused:?}");

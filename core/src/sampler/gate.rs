@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use backcast_layout::{Kind, SegmentError};
+use backcast_layout::{ObjectKind, SegmentError};
 
 use super::selection::Selection;
 use crate::error::{FormError, LimitError, SampleError};
@@ -228,7 +228,7 @@ fn found_too_few(error: &SampleError) -> bool {
 /// Returns the error of a ring that was removed or replaced.
 fn unlinked_error(ring: &Ring) -> SampleError {
     let name = ring.name().unwrap_or_default().to_owned();
-    SegmentError::Unlinked { kind: Kind::Ring, name }.into()
+    SegmentError::Unlinked { kind: ObjectKind::Ring, name }.into()
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! Restored rings: their rows, seen through other handles.
 
 use backcast_core::{
-    Base, DType, Exist, RestoreError, Ring, RingOptions, Schema, SegmentError, collect, list,
+    Base, DType, Exist, RestoreError, Ring, RingOptions, Schema, SegmentError, collect_garbage,
+    list_objects,
 };
 
 fn schema() -> Schema {
@@ -47,14 +48,14 @@ fn a_failed_restore_creates_and_removes_nothing() {
     let options = || RingOptions::with_capacity(50).base(base.clone());
     let gap = restored("pong", options(), &[1, 3]).unwrap_err();
     assert!(matches!(gap, RestoreError::OutOfOrder { expected: 2, found: 3, .. }), "{gap}");
-    assert_eq!(list(&base).unwrap(), []);
+    assert_eq!(list_objects(&base).unwrap(), []);
 
     let old = restored("pong", options(), &[1, 2]).unwrap();
     restored("pong", options().exist(Exist::Replace), &[1, 3]).unwrap_err();
     assert_eq!(Ring::attach_in(&base, "pong").unwrap().uuid(), old.uuid());
     let new = restored("pong", options().exist(Exist::Replace), &[7, 8]).unwrap();
     assert_eq!(Ring::attach_in(&base, "pong").unwrap().uuid(), new.uuid());
-    assert_eq!(list(&base).unwrap().len(), 1, "no remnant is left");
+    assert_eq!(list_objects(&base).unwrap().len(), 1, "no remnant is left");
 }
 
 #[test]
@@ -78,7 +79,7 @@ fn a_snapshot_stands_beside_its_ring_and_can_be_leased_whole() {
         };
     }
     drop((seen, snapshot));
-    assert_eq!(list(&base).unwrap().len(), 1, "the last holder of a snapshot removes it");
+    assert_eq!(list_objects(&base).unwrap().len(), 1, "the last holder of a snapshot removes it");
     drop(ring);
-    assert_eq!(collect(&base).unwrap(), []);
+    assert_eq!(collect_garbage(&base).unwrap(), []);
 }

@@ -1,6 +1,6 @@
 //! Options that several commands share.
 
-use backcast_core::Kind;
+use backcast_core::ObjectKind;
 use clap::ValueEnum;
 
 /// `--kind`: the namespace of a name.
@@ -14,7 +14,7 @@ pub(crate) enum KindArg {
     Params,
 }
 
-impl From<KindArg> for Kind {
+impl From<KindArg> for ObjectKind {
     fn from(kind: KindArg) -> Self {
         match kind {
             KindArg::Ring => Self::Ring,

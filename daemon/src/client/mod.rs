@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use std::{fmt, io};
 
 use backcast_core::plumbing::{BaseLock, DAEMON_SOCKET, Peer};
-use backcast_core::{Base, Capacity, Exist, Kind, Ring, RingOptions, Schema};
-use backcast_persist::Mode;
+use backcast_core::{Base, Capacity, Exist, ObjectKind, Ring, RingOptions, Schema};
+use backcast_persist::PersistMode;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -120,7 +120,7 @@ impl Client {
         name: &str,
         schema: &Schema,
         options: &RingOptions,
-        mode: Mode,
+        mode: PersistMode,
     ) -> Result<(Ring, Granted), ClientError> {
         let mut ask = CreateAsk::new(name, schema, options);
         ask.persist = Some(mode.to_string());
@@ -194,7 +194,12 @@ impl Client {
 
     /// Removes a ring, panel or set of parameters. An object that a process holds is removed only
     /// with `force`. `kind` is needed if objects of two kinds share the name.
-    pub fn remove(&self, name: &str, kind: Option<Kind>, force: bool) -> Result<Gone, ClientError> {
+    pub fn remove(
+        &self,
+        name: &str,
+        kind: Option<ObjectKind>,
+        force: bool,
+    ) -> Result<Gone, ClientError> {
         let kind = kind.map(|kind| kind.as_str().to_owned());
         self.ask(&Ask::Remove { name: name.to_owned(), kind, force })
     }

@@ -3,7 +3,7 @@
 use std::fmt::{self, Display};
 
 use backcast_core::{
-    Base, IoCause, Kind, ObjectInfo, Observed, Params, ParamsError, ParamsStats, RingError,
+    Base, IoCause, ObjectInfo, ObjectKind, Observed, Params, ParamsError, ParamsStats, RingError,
     RingStats, SegmentError,
 };
 #[cfg(feature = "markets")]
@@ -148,7 +148,7 @@ impl Entry {
         } else {
             let opened = match info.kind {
                 // Observing holds nothing, so it does not disturb a removal or creation.
-                Kind::Ring => Observed::open(base, &info.name)
+                ObjectKind::Ring => Observed::open(base, &info.name)
                     .and_then(|ring| {
                         persist = PersistReport::read(ring.ring());
                         fleet = FleetReport::read(&info.path);
@@ -156,10 +156,10 @@ impl Entry {
                         Ok(Content::Ring(Box::new(ring.ring().whole_stats()?)))
                     })
                     .map_err(|error| unopenable(&error)),
-                Kind::Panel => {
+                ObjectKind::Panel => {
                     PanelFacts::read(base, &info.name).map(|facts| Content::Panel(Box::new(facts)))
                 }
-                Kind::Params => Params::observe(base, &info.name)
+                ObjectKind::Params => Params::observe(base, &info.name)
                     .map(|params| Content::Params(Box::new(params.stats())))
                     .map_err(|error| unopenable(&error)),
             };
@@ -209,9 +209,11 @@ pub(super) fn unopenable(error: &impl OpenFailure) -> (Obstacle, String) {
 /// Returns what keeps an object from being opened, and the error; `None` if it can be opened.
 pub(crate) fn obstacle(base: &Base, info: &ObjectInfo) -> Option<(Obstacle, String)> {
     let opened = match info.kind {
-        Kind::Ring => Observed::open(base, &info.name).map(drop).map_err(|e| unopenable(&e)),
-        Kind::Panel => PanelFacts::read(base, &info.name).map(drop),
-        Kind::Params => Params::observe(base, &info.name).map(drop).map_err(|e| unopenable(&e)),
+        ObjectKind::Ring => Observed::open(base, &info.name).map(drop).map_err(|e| unopenable(&e)),
+        ObjectKind::Panel => PanelFacts::read(base, &info.name).map(drop),
+        ObjectKind::Params => {
+            Params::observe(base, &info.name).map(drop).map_err(|e| unopenable(&e))
+        }
     };
     opened.err()
 }

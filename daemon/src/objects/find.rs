@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use backcast_core::plumbing::closest_name;
 use backcast_core::{
-    Base, Kind, ObjectInfo, Params, ParamsError, Ring, RingError, SegmentError, list,
+    Base, ObjectInfo, ObjectKind, Params, ParamsError, Ring, RingError, SegmentError, list_objects,
 };
 use backcast_persist::Store;
 use thiserror::Error;
@@ -26,7 +26,7 @@ pub(crate) enum FindError {
         name: String,
         dir: PathBuf,
         /// Another kind of object that has the name.
-        other: Option<Kind>,
+        other: Option<ObjectKind>,
         suggestion: Option<String>,
     },
     #[error(
@@ -38,7 +38,7 @@ pub(crate) enum FindError {
         "{kind} `{name}` is orphaned: it is not persistent and no process holds it any more; \
          `backcast gc` removes it, and one that is made persistent stays"
     )]
-    Orphaned { kind: Kind, name: String },
+    Orphaned { kind: ObjectKind, name: String },
     #[error(
         "ring `{name}` is not in memory: a daemon evicted it to make room, and its rows are in {}; \
          attaching through the daemon restores it (in Python `ReplayBuffer.attach(\"{name}\", \
@@ -53,7 +53,7 @@ pub(crate) enum FindError {
          processes that had it have ended; `backcast gc` removes what is left, then create it \
          again (`--persist continuous` if a ring has to survive)"
     )]
-    MemoryGone { kind: Kind, name: String },
+    MemoryGone { kind: ObjectKind, name: String },
     #[error(transparent)]
     Segment(#[from] SegmentError),
     #[error(transparent)]
@@ -62,9 +62,9 @@ pub(crate) enum FindError {
     Params(#[from] ParamsError),
 }
 
-fn hint(other: Option<Kind>, suggestion: Option<&str>) -> String {
+fn hint(other: Option<ObjectKind>, suggestion: Option<&str>) -> String {
     match (other, suggestion) {
-        (Some(Kind::Params), _) => "; that name has parameters (`backcast stat`)".to_owned(),
+        (Some(ObjectKind::Params), _) => "; that name has parameters (`backcast stat`)".to_owned(),
         (Some(kind), _) => format!("; that name has a {kind} (`backcast stat`)"),
         (None, Some(name)) => format!("; did you mean `{name}`?"),
         (None, None) => "; `backcast ls` lists what exists".to_owned(),
@@ -72,8 +72,13 @@ fn hint(other: Option<Kind>, suggestion: Option<&str>) -> String {
 }
 
 /// Returns the object called `name`, of the given kind or of any.
-pub(crate) fn find(base: &Base, name: &str, kind: Option<Kind>) -> Result<ObjectInfo, FindError> {
-    let named: Vec<ObjectInfo> = list(base)?.into_iter().filter(|info| !info.building).collect();
+pub(crate) fn find(
+    base: &Base,
+    name: &str,
+    kind: Option<ObjectKind>,
+) -> Result<ObjectInfo, FindError> {
+    let named: Vec<ObjectInfo> =
+        list_objects(base)?.into_iter().filter(|info| !info.building).collect();
     let (candidates, others): (Vec<_>, Vec<_>) =
         named.into_iter().partition(|info| kind.is_none_or(|kind| info.kind == kind));
     let other = others.iter().find(|info| info.name == name).map(|info| info.kind);
@@ -86,7 +91,7 @@ pub(crate) fn find(base: &Base, name: &str, kind: Option<Kind>) -> Result<Object
         (None, _) => Err(match evicted_to(base, name, kind) {
             Some((store, option)) => FindError::Evicted { name: name.to_owned(), store, option },
             None => FindError::NotFound {
-                what: kind.map_or("ring, panel or parameters", Kind::as_str),
+                what: kind.map_or("ring, panel or parameters", ObjectKind::as_str),
                 name: name.to_owned(),
                 dir: base.path().to_owned(),
                 other,
@@ -98,8 +103,8 @@ pub(crate) fn find(base: &Base, name: &str, kind: Option<Kind>) -> Result<Object
 
 /// Returns the store that a ring was evicted to, the daemon's or the user's, and the option with
 /// which commands look there.
-fn evicted_to(base: &Base, name: &str, kind: Option<Kind>) -> Option<(PathBuf, String)> {
-    if kind.is_some_and(|kind| kind != Kind::Ring) || name.contains('@') {
+fn evicted_to(base: &Base, name: &str, kind: Option<ObjectKind>) -> Option<(PathBuf, String)> {
+    if kind.is_some_and(|kind| kind != ObjectKind::Ring) || name.contains('@') {
         return None;
     }
     let of_daemon = Holder::of(base).and_then(|holder| holder.store);
@@ -126,7 +131,7 @@ pub(crate) fn orphaned(info: ObjectInfo) -> FindError {
 
 /// Attaches to the ring called `name`. Refuses orphans, which lists still show.
 pub(crate) fn join(base: &Base, name: &str) -> Result<Ring, FindError> {
-    let info = find(base, name, Some(Kind::Ring))?;
+    let info = find(base, name, Some(ObjectKind::Ring))?;
     if is_garbage(&info) {
         return Err(orphaned(info));
     }
@@ -135,7 +140,7 @@ pub(crate) fn join(base: &Base, name: &str) -> Result<Ring, FindError> {
 
 /// Attaches to parameters by name.
 pub(crate) fn join_params(base: &Base, name: &str) -> Result<Params, FindError> {
-    let info = find(base, name, Some(Kind::Params))?;
+    let info = find(base, name, Some(ObjectKind::Params))?;
     if is_garbage(&info) {
         return Err(orphaned(info));
     }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use backcast_core::{IoCause, Kind};
+use backcast_core::{IoCause, ObjectKind};
 use backcast_persist::{Snapshot, Store, StoreError};
 use serde::Serialize;
 
@@ -96,7 +96,7 @@ impl Listed {
     pub(crate) fn on_disk(snapshot: &Snapshot, store: &Path, evicted: bool) -> Self {
         let listed = if evicted {
             let ring = Self::snapshot(snapshot.name.clone(), ObjectState::Evicted);
-            Self { kind: Kind::Ring.as_str(), ..ring }
+            Self { kind: ObjectKind::Ring.as_str(), ..ring }
         } else {
             Self::snapshot(snapshot.spec(), ObjectState::Saved)
         };
@@ -111,7 +111,7 @@ impl Listed {
 
     pub(crate) fn is_ring(&self, name: &str) -> bool {
         let whole = self.state != ObjectState::Building;
-        self.kind == Kind::Ring.as_str() && self.name == name && whole
+        self.kind == ObjectKind::Ring.as_str() && self.name == name && whole
     }
 }
 

@@ -1,6 +1,8 @@
 //! Answers requests.
 
-use backcast_core::{Kind, Observed, Ring, collect, holders, list, remove};
+use backcast_core::{
+    ObjectKind, Observed, Ring, collect_garbage, list_objects, object_holders, remove_object,
+};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -44,8 +46,8 @@ pub(crate) fn answer(shared: &Shared, ask: &Ask) -> Result<Reply, Refusal> {
     match ask {
         Ask::Ping => Reply::of(&ping(shared)?),
         Ask::List => {
-            let objects = list(&shared.base)?;
-            let holders = holders(&objects);
+            let objects = list_objects(&shared.base)?;
+            let holders = object_holders(&objects);
             let mut listed: Vec<Listed> = objects
                 .into_iter()
                 .zip(holders)
@@ -86,9 +88,9 @@ pub(crate) fn answer(shared: &Shared, ask: &Ask) -> Result<Reply, Refusal> {
         Ask::Remove { name, kind, force } => {
             let kind = match kind.as_deref() {
                 None => None,
-                Some("ring") => Some(Kind::Ring),
-                Some("panel") => Some(Kind::Panel),
-                Some("params") => Some(Kind::Params),
+                Some("ring") => Some(ObjectKind::Ring),
+                Some("panel") => Some(ObjectKind::Panel),
+                Some("params") => Some(ObjectKind::Params),
                 Some(other) => {
                     let why =
                         format!("kind is `{other}`; use ring, panel or params, or leave it out");
@@ -97,13 +99,13 @@ pub(crate) fn answer(shared: &Shared, ask: &Ask) -> Result<Reply, Refusal> {
             };
             let info = find(&shared.base, name, kind)?;
             let _turn = shared.turn();
-            let removed = remove(&shared.base, info.kind, name, *force)?;
+            let removed = remove_object(&shared.base, info.kind, name, *force)?;
             shared.keep_memory()?;
             tracing::info!(kind = %removed.kind, name, bytes = removed.bytes, "remove");
             Reply::of(&gone(&removed))
         }
         Ask::Gc => {
-            let removed = collect(&shared.base)?;
+            let removed = collect_garbage(&shared.base)?;
             shared.keep_memory()?;
             add(&shared.tally.orphans_removed, removed.len() as u64);
             log_removed(&removed);
@@ -120,7 +122,7 @@ fn ping(shared: &Shared) -> Result<Pong, Refusal> {
         base: shared.base.path().to_owned(),
         uptime_s: shared.began.elapsed().as_secs_f64(),
         budget_bytes: live.budget_bytes,
-        used_bytes: budget::used(&list(&shared.base)?),
+        used_bytes: budget::used(&list_objects(&shared.base)?),
         when_full: live.when_full.as_str().to_owned(),
     })
 }
@@ -128,7 +130,7 @@ fn ping(shared: &Shared) -> Result<Pong, Refusal> {
 /// Returns an object as `ls` shows it. Panels and parameters are not opened, since that would hold
 /// them.
 fn look(shared: &Shared, info: backcast_core::ObjectInfo) -> Option<Entry> {
-    if info.kind == Kind::Ring || info.building || is_garbage(&info) {
+    if info.kind == ObjectKind::Ring || info.building || is_garbage(&info) {
         return Entry::open(&shared.base, info);
     }
     let state = if info.held { ObjectState::Held } else { ObjectState::Idle };
@@ -137,7 +139,7 @@ fn look(shared: &Shared, info: backcast_core::ObjectInfo) -> Option<Entry> {
 }
 
 fn stats(shared: &Shared, name: &str) -> Result<Reply, Refusal> {
-    let info = find(&shared.base, name, Some(Kind::Ring))?;
+    let info = find(&shared.base, name, Some(ObjectKind::Ring))?;
     if is_garbage(&info) {
         return Err(orphaned(info).into());
     }
@@ -147,7 +149,7 @@ fn stats(shared: &Shared, name: &str) -> Result<Reply, Refusal> {
     let distributions = TableDistributions::read(&observed, TableScan::Whole)?;
     let whole = observed.ring().whole_stats()?;
     let report = RingReport::new(&whole, state, persist, &distributions);
-    let holder_pids = holders(&[info]).remove(0);
+    let holder_pids = object_holders(&[info]).remove(0);
     Reply::of(&RingReport { holder_pids, ..report })
 }
 

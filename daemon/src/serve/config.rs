@@ -341,7 +341,7 @@ mod tests {
 
     #[test]
     fn rings_are_persisted_as_flags_file_and_their_own_table_say() {
-        use backcast_persist::{Keep, Mode};
+        use backcast_persist::{Keep, PersistMode};
         let text = "[persist]\nmode = \"periodic\"\nstore = \"/data\"\nevery = \"90s\"\n\
                     newest = 5\n\
                     keep-bytes = \"1GiB\"\n[persist.ring.pong]\nmode = \"block\"\nflush = \"1s\"\n\
@@ -349,20 +349,31 @@ mod tests {
         let persist = settled(text, &GivenSettings::default()).unwrap().options.persist;
         assert_eq!(persist.store, Some("/data".into()));
         let all = persist.of("other", None);
-        assert_eq!((all.mode, all.every, all.newest), (Mode::Periodic, Duration::from_secs(90), 5));
+        assert_eq!(
+            (all.mode, all.every, all.newest),
+            (PersistMode::Periodic, Duration::from_secs(90), 5)
+        );
         assert_eq!(all.keep, Keep { bytes: Some(1 << 30), age: None });
-        assert_eq!(persist.of("other", Some(Mode::Off)).mode, Mode::Off, "its creator said so");
-        let pong = persist.of("pong", Some(Mode::Off));
-        assert_eq!((pong.mode, pong.flush, pong.newest), (Mode::Block, Duration::from_secs(1), 5));
+        assert_eq!(
+            persist.of("other", Some(PersistMode::Off)).mode,
+            PersistMode::Off,
+            "its creator said so"
+        );
+        let pong = persist.of("pong", Some(PersistMode::Off));
+        assert_eq!(
+            (pong.mode, pong.flush, pong.newest),
+            (PersistMode::Block, Duration::from_secs(1), 5)
+        );
         assert_eq!(pong.keep.age, Some(Duration::from_secs(7 * 86400)));
-        let persist = GivenPersist { mode: Some(Mode::Continuous), ..GivenPersist::default() };
+        let persist =
+            GivenPersist { mode: Some(PersistMode::Continuous), ..GivenPersist::default() };
         let flags = GivenSettings { persist, ..GivenSettings::default() };
         let persist = settled(text, &flags).unwrap().options.persist;
-        assert_eq!(persist.of("other", None).mode, Mode::Continuous);
-        assert_eq!(persist.of("pong", None).mode, Mode::Block);
+        assert_eq!(persist.of("other", None).mode, PersistMode::Continuous);
+        assert_eq!(persist.of("pong", None).mode, PersistMode::Block);
         assert_eq!(
             settled("", &GivenSettings::default()).unwrap().options.persist.all.mode,
-            Mode::Off
+            PersistMode::Off
         );
     }
 

@@ -1,10 +1,10 @@
 //! Creates rings within the budget.
 
 use backcast_core::{
-    Base, Exist, Kind, OTHER_VERSION, ObjectInfo, Observed, Ring, RingError, RingOptions, Schema,
-    SegmentError, collect, list, remove,
+    Base, Exist, OTHER_VERSION, ObjectInfo, ObjectKind, Observed, Ring, RingError, RingOptions,
+    Schema, SegmentError, collect_garbage, list_objects, remove_object,
 };
-use backcast_persist::Mode;
+use backcast_persist::PersistMode;
 
 use super::budget::evict::{evicted, forget};
 use super::budget::rule::{fits, room_or_less};
@@ -22,7 +22,7 @@ pub(crate) fn create(shared: &Shared, ask: &CreateAsk) -> Result<(Granted, Ring)
     let schema = ask.schema()?;
     let options = ask.options().map_err(|why| Refusal::new(Code::BadArgument, why))?;
     let options = options.base(shared.base.clone());
-    let persist: Option<Mode> = match &ask.persist {
+    let persist: Option<PersistMode> = match &ask.persist {
         None => None,
         Some(mode) => Some(mode.parse().map_err(|why| Refusal::new(Code::BadArgument, why))?),
     };
@@ -73,7 +73,7 @@ fn make(
                     _ if there.persistent => "it is persistent",
                     _ => "a live process holds it",
                 };
-                let (kind, name) = (Kind::Ring, name.to_owned());
+                let (kind, name) = (ObjectKind::Ring, name.to_owned());
                 return Err(SegmentError::AlreadyExists { kind, name, state }.into());
             }
             // Hold it first: otherwise it could vanish and be created outside the budget.
@@ -88,7 +88,7 @@ fn make(
         match exist {
             // An evicted ring counts as existing, though it is not in memory.
             Exist::Error => {
-                let (kind, name, state) = (Kind::Ring, name.to_owned(), "it is evicted");
+                let (kind, name, state) = (ObjectKind::Ring, name.to_owned(), "it is evicted");
                 return Err(SegmentError::AlreadyExists { kind, name, state }.into());
             }
             Exist::Attach => {
@@ -98,11 +98,11 @@ fn make(
             Exist::Replace => replaced = Some(store),
         }
     }
-    let mut objects = list(base)?;
+    let mut objects = list_objects(base)?;
     let fits = |objects: &[ObjectInfo], more: u64| fits(&live, objects, more);
     if !fits(&objects, asked_bytes) {
-        add(&shared.tally.orphans_removed, collect(base)?.len() as u64);
-        objects = list(base)?;
+        add(&shared.tally.orphans_removed, collect_garbage(base)?.len() as u64);
+        objects = list_objects(base)?;
     }
     // A replaced ring keeps its name until the new one is complete if both fit, else it is removed
     // first. A held ring keeps its memory in any case.
@@ -110,8 +110,8 @@ fn make(
     if old > 0 && !fits(&objects, asked_bytes) {
         let without = live.budget_bytes.saturating_add(old).saturating_sub(budget::used(&objects));
         if asked_bytes <= without || live.when_full == WhenFull::Shrink {
-            remove(base, Kind::Ring, name, false)?;
-            objects = list(base)?;
+            remove_object(base, ObjectKind::Ring, name, false)?;
+            objects = list_objects(base)?;
         }
     }
     if !fits(&objects, asked_bytes) {
@@ -127,7 +127,8 @@ fn make(
 
 /// Finds the ring of a name. Ignores a ring that is being created, and one that `gc` would remove.
 fn find(base: &Base, name: &str) -> Result<Option<ObjectInfo>, SegmentError> {
-    let objects = list(base)?;
-    let is_it = |info: &ObjectInfo| info.kind == Kind::Ring && !info.building && info.name == name;
+    let objects = list_objects(base)?;
+    let is_it =
+        |info: &ObjectInfo| info.kind == ObjectKind::Ring && !info.building && info.name == name;
     Ok(objects.into_iter().find(|info| is_it(info) && !is_garbage(info)))
 }

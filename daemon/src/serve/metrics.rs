@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use backcast_core::{Base, Kind, LimiterStats, Observed, RingError, RingStats, SegmentError, list};
+use backcast_core::{
+    Base, LimiterStats, ObjectKind, Observed, RingError, RingStats, SegmentError, list_objects,
+};
 use backcast_persist::FollowState;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
@@ -238,10 +240,10 @@ fn read(base: &Base, ring: &str) -> Result<(Observed, RingStats, TableDistributi
 
 #[expect(clippy::cast_precision_loss, reason = "Prometheus has 64-bit floats")]
 fn take(shared: &Shared) -> Result<Vec<Family>, SegmentError> {
-    let objects = list(&shared.base)?;
+    let objects = list_objects(&shared.base)?;
     let (mut rings, mut tables) = (Vec::new(), Vec::new());
     for info in &objects {
-        if info.kind != Kind::Ring || info.building || is_garbage(info) {
+        if info.kind != ObjectKind::Ring || info.building || is_garbage(info) {
             continue;
         }
         let (observed, stats, distributions) = match read(&shared.base, &info.name) {
@@ -290,7 +292,7 @@ fn take(shared: &Shared) -> Result<Vec<Family>, SegmentError> {
         let samples = counts.into_iter().map(sample).collect();
         Family { name, help, form: MetricKind::Counter, samples }
     };
-    let kinds = Kind::ALL.map(|kind| {
+    let kinds = ObjectKind::ALL.map(|kind| {
         let of_kind = objects.iter().filter(|info| info.kind == kind && !info.building).count();
         (vec![("kind", kind.as_str().to_owned())], of_kind as f64)
     });

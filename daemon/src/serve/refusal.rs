@@ -1,7 +1,7 @@
 //! Converts errors to refusals with codes, by which clients tell them apart.
 
 use backcast_core::{
-    Kind, LearnedError, LeaseError, LimiterError, ParamsError, PriorityError, RestoreError,
+    LearnedError, LeaseError, LimiterError, ObjectKind, ParamsError, PriorityError, RestoreError,
     RingError, SchemaError, SegmentError,
 };
 use backcast_persist::{LoadError, SaveError, StoreError};
@@ -46,7 +46,7 @@ impl From<SegmentError> for Refusal {
 }
 
 impl NameTaken {
-    fn new(kind: Kind, name: &str, state: Option<&str>, difference: Option<&str>) -> Self {
+    fn new(kind: ObjectKind, name: &str, state: Option<&str>, difference: Option<&str>) -> Self {
         Self {
             kind: kind.as_str().to_owned(),
             name: name.to_owned(),

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use backcast_core::plumbing::MemfdKeeper;
-use backcast_core::{Base, ObjectInfo, SegmentError, collect};
+use backcast_core::{Base, ObjectInfo, SegmentError, collect_garbage};
 
 use super::budget::WhenFull;
 use super::error::ServeError;
@@ -118,7 +118,7 @@ impl Shared {
         let rings = kept.rings();
         drop(kept);
         if rings > 0 {
-            match collect(&self.base) {
+            match collect_garbage(&self.base) {
                 Ok(removed) => log_removed(&removed),
                 Err(error) => tracing::warn!(%error, "cannot remove rings whose memory is gone"),
             }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 
-use backcast_core::{Kind, ObjectInfo, Observed, collect, list};
+use backcast_core::{ObjectInfo, ObjectKind, Observed, collect_garbage, list_objects};
 
 use super::error::ServeError;
 use super::persist::PersistOptions;
@@ -59,7 +59,7 @@ impl Sweeper {
 /// Sweeps once. `complained` holds messages that are not logged again.
 fn sweep(shared: &Shared, complained: &mut HashSet<String>) {
     add(&shared.tally.sweeps, 1);
-    match collect(&shared.base) {
+    match collect_garbage(&shared.base) {
         Ok(removed) => {
             add(&shared.tally.orphans_removed, removed.len() as u64);
             log_removed(&removed);
@@ -75,12 +75,12 @@ fn sweep(shared: &Shared, complained: &mut HashSet<String>) {
         }
         Err(error) => complain(complained, format!("cannot keep memory: {error}")),
     }
-    let objects = match list(&shared.base) {
+    let objects = match list_objects(&shared.base) {
         Ok(objects) => objects,
         Err(error) => return complain(complained, format!("cannot list: {error}")),
     };
     let is_ring =
-        |info: &&ObjectInfo| info.kind == Kind::Ring && !info.building && !is_garbage(info);
+        |info: &&ObjectInfo| info.kind == ObjectKind::Ring && !info.building && !is_garbage(info);
     let settings = shared.persist();
     for info in objects.iter().filter(is_ring) {
         match look_after(shared, &info.name, &settings) {

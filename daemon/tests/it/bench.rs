@@ -5,7 +5,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::shelf::{Ran, Shelf};
-use backcast_core::{Ring, collect, list};
+use backcast_core::{Ring, collect_garbage, list_objects};
 use rustix::process::{Pid, Signal, kill_process};
 
 const WATCHDOG: Duration = Duration::from_secs(120);
@@ -32,7 +32,7 @@ fn endless(shelf: &Shelf) -> Child {
 /// The process of the writer, once it writes.
 fn writer_of(shelf: &Shelf, bench: &Child) -> u32 {
     until("the writer", || {
-        let mut names = list(&shelf.base()).ok()?.into_iter().map(|object| object.name);
+        let mut names = list_objects(&shelf.base()).ok()?.into_iter().map(|object| object.name);
         let ring = Ring::attach_in(&shelf.base(), &names.next_back()?).ok()?;
         let lane = ring.stats().lane_stats.into_iter().next()?;
         // It has written a whole lap, after that of the bench itself.
@@ -48,7 +48,7 @@ fn signal(pid: u32, signal: Signal) {
 }
 
 fn nothing_is_left(shelf: &Shelf) {
-    until("the ring to go", || list(&shelf.base()).ok().filter(Vec::is_empty));
+    until("the ring to go", || list_objects(&shelf.base()).ok().filter(Vec::is_empty));
 }
 
 #[test]
@@ -128,8 +128,8 @@ fn a_bench_that_is_killed_leaves_a_writer_that_ends_and_tidies_up() {
     // The writer sees the pipe end before the kernel has let go of the dead one's locks, and then
     // is not the last to hold the ring: what is left counts as absent, and is collected.
     until("the ring to go", || {
-        collect(&shelf.base()).ok()?;
-        list(&shelf.base()).ok().filter(Vec::is_empty)
+        collect_garbage(&shelf.base()).ok()?;
+        list_objects(&shelf.base()).ok().filter(Vec::is_empty)
     });
 }
 

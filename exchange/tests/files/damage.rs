@@ -5,7 +5,7 @@ use std::env;
 use std::fs;
 use std::thread;
 
-use backcast_core::{Base, DType, Ring, Schema, list};
+use backcast_core::{Base, DType, Ring, Schema, list_objects};
 use backcast_exchange::{ExportOptions, Format, ImportError, ImportOptions, export, import};
 use parquet::file::metadata::{
     FileMetaData, KeyValue, ParquetMetaData, ParquetMetaDataReader, ParquetMetaDataWriter,
@@ -52,7 +52,7 @@ impl Place {
     /// The error about these bytes, after which nothing is left.
     fn refused(&self, bytes: &[u8]) -> ImportError {
         let error = self.import(bytes).unwrap_err();
-        assert_eq!(list(&Base::at(self.folder.path())).unwrap().len(), 1, "{error}");
+        assert_eq!(list_objects(&Base::at(self.folder.path())).unwrap().len(), 1, "{error}");
         let left = fs::read_dir(Base::at(self.folder.path()).path()).unwrap();
         assert_eq!(left.count(), 1, "{error}");
         error
@@ -196,7 +196,7 @@ fn flip_bits(part: usize) -> Vec<u32> {
             }
         }
     }
-    assert_eq!(list(&Base::at(place.folder.path())).unwrap().len(), 1);
+    assert_eq!(list_objects(&Base::at(place.folder.path())).unwrap().len(), 1);
     given_away
 }
 

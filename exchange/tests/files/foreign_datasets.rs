@@ -11,7 +11,7 @@ use arrow_array::{
     Int64Array, ListArray, RecordBatch, StringArray, StructArray, types::Float32Type,
 };
 use arrow_schema::{DataType, Field, Fields};
-use backcast_core::{Base, DType, FINAL, Ring, Role, TERMINATED, TRUNCATED, list};
+use backcast_core::{Base, DType, FINAL, Ring, Role, TERMINATED, TRUNCATED, list_objects};
 use backcast_exchange::{Format, ImportError, ImportOptions, ImportReport, import};
 use parquet::arrow::ArrowWriter;
 use serde_json::{Value, json};
@@ -63,7 +63,7 @@ impl Folder {
     fn refusal(&self, leave_out: &[&str]) -> String {
         let refused = self.import(leave_out).unwrap_err();
         assert!(!matches!(refused, ImportError::Damaged { .. }), "it is whole: {refused}");
-        assert_eq!(list(&self.base).unwrap().len(), 0, "a refused import leaves no ring");
+        assert_eq!(list_objects(&self.base).unwrap().len(), 0, "a refused import leaves no ring");
         refused.to_string()
     }
 }

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use backcast_core::{Base, Column, FINAL, GAP, Ring, TERMINATED, TRUNCATED, list};
+use backcast_core::{Base, Column, FINAL, GAP, Ring, TERMINATED, TRUNCATED, list_objects};
 use backcast_exchange::{Format, ImportError, ImportOptions, ImportReport, import};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
@@ -52,7 +52,7 @@ impl Folder {
 
     fn refusal(&self) -> String {
         let refused = self.import().unwrap_err().to_string();
-        assert_eq!(list(&self.base).unwrap().len(), 0, "a refused import leaves no ring");
+        assert_eq!(list_objects(&self.base).unwrap().len(), 0, "a refused import leaves no ring");
         refused
     }
 }

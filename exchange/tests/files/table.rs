@@ -4,7 +4,7 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use backcast_core::{Base, DType, Exist, Ring, Schema, list};
+use backcast_core::{Base, DType, Exist, Ring, Schema, list_objects};
 use backcast_exchange::{
     ExportError, ExportOptions, Format, ImportError, ImportOptions, export, import,
 };
@@ -103,7 +103,7 @@ fn an_interrupted_export_or_import_leaves_nothing() {
     let options = ImportOptions::named("new").base(base.clone()).on_progress(stop);
     let stopped = import(&file, Format::Parquet, options).unwrap_err();
     assert!(matches!(stopped, ImportError::Interrupted), "{stopped}");
-    assert_eq!(list(&base).unwrap().len(), 1);
+    assert_eq!(list_objects(&base).unwrap().len(), 1);
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn a_damaged_table_is_an_error_or_has_the_same_rows_and_never_ends_the_process()
         }
     }
     assert!(refused > tried / 4, "{refused} of {tried} were refused");
-    assert_eq!(list(&base).unwrap().len(), 1, "a refused import leaves no ring");
+    assert_eq!(list_objects(&base).unwrap().len(), 1, "a refused import leaves no ring");
 }
 
 #[test]

@@ -22,5 +22,7 @@ mod ring;
 pub use batch::{TransitionBatch, TransitionOutcome};
 pub use columns::TransitionShape;
 pub use error::TransitionError;
-pub use plan::{Layout, MarketPlan, Selection, TransitionSide, Windows};
+pub use plan::{
+    MarketPlan, TransitionLayout, TransitionSelection, TransitionSide, TransitionWindows,
+};
 pub use ring::{TransitionOptions, TransitionRing};

@@ -13,7 +13,7 @@ const MIN_THREADED_BYTES: usize = 1 << 20;
 
 /// The order of a batch's windows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Layout {
+pub enum TransitionLayout {
     /// `[S, B]`: for each ticker that occurs, then each macro ticker, all samples. Samples without
     /// the ticker are zeros and masked.
     #[default]
@@ -34,7 +34,7 @@ pub enum TransitionSide {
 
 /// Macro tickers and columns that are shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Selection {
+pub struct TransitionSelection {
     /// Macro tickers, as positions in [`Panel::tickers`](crate::Panel::tickers).
     pub macros: Vec<u32>,
     /// Columns of the panel that are shown, prices first; all of them when `None`.
@@ -43,7 +43,7 @@ pub struct Selection {
 
 /// The windows of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Windows {
+pub struct TransitionWindows {
     /// Days before a sample's day, `H`.
     pub history: usize,
     /// Days after a sample's day, `F`.
@@ -51,7 +51,7 @@ pub struct Windows {
     /// Days before a sample's day that are copied even without a history, for lagged indicators.
     pub lead: usize,
     /// The order of windows.
-    pub layout: Layout,
+    pub layout: TransitionLayout,
     /// Whether state and next state get separate memory even if one copy could serve both.
     pub apart: bool,
 }
@@ -60,7 +60,7 @@ pub struct Windows {
 /// are two of each if state and next state have separate memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MarketPlan {
-    windows: Windows,
+    windows: TransitionWindows,
     batch: usize,
     /// Number of tickers of a sample.
     tickers: usize,
@@ -101,7 +101,7 @@ impl MarketPlan {
 
     /// Returns the windows of the request.
     #[must_use]
-    pub fn windows(&self) -> Windows {
+    pub fn windows(&self) -> TransitionWindows {
         self.windows
     }
 
@@ -117,8 +117,8 @@ impl MarketPlan {
     pub fn mask_shape(&self) -> [usize; 3] {
         let slots = self.own + self.macros;
         match self.windows.layout {
-            Layout::Ticker => [slots, self.batch, self.span().days],
-            Layout::Batched => [self.batch, slots, self.span().days],
+            TransitionLayout::Ticker => [slots, self.batch, self.span().days],
+            TransitionLayout::Batched => [self.batch, slots, self.span().days],
         }
     }
 
@@ -158,8 +158,8 @@ impl MarketPlan {
 
     fn cells(&self) -> CellOrder {
         match self.windows.layout {
-            Layout::Ticker => CellOrder::SlotMajor,
-            Layout::Batched => CellOrder::SampleMajor,
+            TransitionLayout::Ticker => CellOrder::SlotMajor,
+            TransitionLayout::Batched => CellOrder::SampleMajor,
         }
     }
 }
@@ -170,10 +170,10 @@ impl TransitionRing {
     pub fn plan(
         &self,
         batch: &TransitionBatch,
-        windows: Windows,
-        selection: &Selection,
+        windows: TransitionWindows,
+        selection: &TransitionSelection,
     ) -> Result<MarketPlan, TransitionError> {
-        let Windows { history, future, lead, .. } = windows;
+        let TransitionWindows { history, future, lead, .. } = windows;
         for (what, days) in [("history", history), ("future", future), ("lead", lead)] {
             self.panel.check_window(what, days)?;
         }
@@ -183,12 +183,12 @@ impl TransitionRing {
         let moved = |pair: &[i32; 2]| consecutive(pair) && shown(pair);
         let shared = !windows.apart && batch.days.as_chunks::<2>().0.iter().all(moved);
         let unique = match windows.layout {
-            Layout::Ticker => self.unique(batch),
-            Layout::Batched => Vec::new(),
+            TransitionLayout::Ticker => self.unique(batch),
+            TransitionLayout::Batched => Vec::new(),
         };
         let own = match windows.layout {
-            Layout::Ticker => unique.len(),
-            Layout::Batched => self.shape.tickers,
+            TransitionLayout::Ticker => unique.len(),
+            TransitionLayout::Batched => self.shape.tickers,
         };
         let width = selection.columns.as_ref().map_or(self.panel.columns().len(), Vec::len);
         let macros = selection.macros.len();
@@ -232,7 +232,7 @@ impl TransitionRing {
         &mut self,
         plan: &MarketPlan,
         batch: &TransitionBatch,
-        selection: &Selection,
+        selection: &TransitionSelection,
         arenas: &mut [(&mut [f32], &mut [i32])],
     ) {
         let span = plan.span();

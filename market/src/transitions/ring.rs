@@ -42,7 +42,7 @@ pub struct TransitionOptions {
     /// shows all days.
     pub end: Option<usize>,
     /// Days by which the indicators of observations are older than the open. Stored with the ring:
-    /// a process that joins passes it as [`Windows::lead`](super::Windows::lead).
+    /// a process that joins passes it as [`TransitionWindows::lead`](super::TransitionWindows::lead).
     pub indicator_lag: usize,
 }
 

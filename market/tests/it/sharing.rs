@@ -1,6 +1,6 @@
 //! Shared panels: attached by name, equal in every process, removed with the last holder.
 
-use backcast_layout::{Base, Exist, SegmentError, list};
+use backcast_layout::{Base, Exist, SegmentError, list_objects};
 use backcast_market::{Panel, PanelData, PanelError, PanelOptions};
 
 fn data(close: f64) -> PanelData {
@@ -46,14 +46,14 @@ fn the_last_holder_takes_a_panel_with_it_unless_it_is_persistent() {
     let first = data(2.5).share("prices", &base, Exist::Error, false).unwrap();
     let second = first.clone();
     drop(first);
-    assert_eq!(list(&base).unwrap().len(), 1);
+    assert_eq!(list_objects(&base).unwrap().len(), 1);
     drop(second);
-    assert!(list(&base).unwrap().is_empty());
+    assert!(list_objects(&base).unwrap().is_empty());
 
     drop(data(2.5).share("kept", &base, Exist::Error, true).unwrap());
     let kept = Panel::attach_in(&base, "kept").unwrap();
     kept.unlink().unwrap();
-    assert!(list(&base).unwrap().is_empty());
+    assert!(list_objects(&base).unwrap().is_empty());
     assert_eq!(kept.value(0, 0, 3), Some(2.5), "a holder keeps what it holds");
 }
 

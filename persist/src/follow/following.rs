@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use backcast_core::{LeaseError, RetentionPin, Ring};
 
 use super::commit::{Committed, FollowStep, commit, followed, from_oldest};
-use super::mode::{FollowOptions, Mode};
+use super::mode::{FollowOptions, PersistMode};
 use crate::clock::unix_ns;
 use crate::error::SaveError;
 use crate::followed::FollowedLane;
@@ -30,7 +30,7 @@ const ATTEMPTS: u32 = 16;
 /// Follower of a ring that works step by step: [`inspect`](Self::inspect) tells when
 /// [`step`](Self::step) is due.
 ///
-/// In mode [`Block`](Mode::Block) it pins the rows that are not on disk yet; the pins end with the
+/// In mode [`Block`](PersistMode::Block) it pins the rows that are not on disk yet; the pins end with the
 /// process. The manifest has all other state, so that another follower continues after a kill.
 #[derive(Debug)]
 pub struct Following {
@@ -91,7 +91,7 @@ impl Inspection {
 
 impl Following {
     /// Follows a ring from the position in the store's manifest, or from its oldest row, and saves
-    /// it as `name`. Fails in mode [`Off`](Mode::Off).
+    /// it as `name`. Fails in mode [`Off`](PersistMode::Off).
     pub fn new(
         store: &Store,
         name: &str,
@@ -101,9 +101,9 @@ impl Following {
         check_name("name", name)?;
         let rows_per_batch = BatchLayout::of(ring.schema()).rows_per_batch(options.batch_bytes);
         let (done, saved_marks) = match options.mode {
-            Mode::Off => return Err(SaveError::NotFollowed),
-            Mode::Periodic => last_snapshot(store, name, ring, options.every)?,
-            Mode::Continuous | Mode::Block => match followed(store, name, ring)? {
+            PersistMode::Off => return Err(SaveError::NotFollowed),
+            PersistMode::Periodic => last_snapshot(store, name, ring, options.every)?,
+            PersistMode::Continuous | PersistMode::Block => match followed(store, name, ring)? {
                 Some(known) => (Done::Lanes(known.lanes), known.saved_marks),
                 None => (Done::Lanes(from_oldest(ring)), None),
             },
@@ -339,10 +339,10 @@ impl Following {
             .clamp(LOOK_AGAIN, INSPECT_EVERY)
     }
 
-    /// In mode [`Block`](Mode::Block), pins exactly the rows that are not on disk yet.
+    /// In mode [`Block`](PersistMode::Block), pins exactly the rows that are not on disk yet.
     fn guard(&mut self) -> Result<(), SaveError> {
         let Done::Lanes(lanes) = &self.done else { return Ok(()) };
-        if self.options.mode != Mode::Block {
+        if self.options.mode != PersistMode::Block {
             return Ok(());
         }
         if self.guard.is_none() {

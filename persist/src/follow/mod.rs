@@ -9,5 +9,5 @@ mod mode;
 mod thread;
 
 pub use following::{Following, Inspection};
-pub use mode::{BadMode, FollowOptions, Mode};
+pub use mode::{BadPersistMode, FollowOptions, PersistMode};
 pub use thread::{FollowState, Follower};

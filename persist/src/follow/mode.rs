@@ -11,7 +11,7 @@ use crate::layout::{BATCH_BYTES, FILE_BYTES};
 
 /// Mode of the automatic persistence of a ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Mode {
+pub enum PersistMode {
     /// No automatic persistence.
     #[default]
     Off,
@@ -25,7 +25,7 @@ pub enum Mode {
     Block,
 }
 
-impl Mode {
+impl PersistMode {
     /// All modes.
     pub const ALL: [Self; 4] = [Self::Off, Self::Periodic, Self::Continuous, Self::Block];
 
@@ -41,23 +41,23 @@ impl Mode {
     }
 }
 
-impl fmt::Display for Mode {
+impl fmt::Display for PersistMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
 }
 
-/// A word that names no [`Mode`].
+/// A word that names no [`PersistMode`].
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("persist mode is `{0}`; use \"off\", \"periodic\", \"continuous\" or \"block\"")]
-pub struct BadMode(pub String);
+pub struct BadPersistMode(pub String);
 
-impl FromStr for Mode {
-    type Err = BadMode;
+impl FromStr for PersistMode {
+    type Err = BadPersistMode;
 
-    fn from_str(text: &str) -> Result<Self, BadMode> {
+    fn from_str(text: &str) -> Result<Self, BadPersistMode> {
         let found = Self::ALL.into_iter().find(|mode| mode.as_str() == text);
-        found.ok_or_else(|| BadMode(text.to_owned()))
+        found.ok_or_else(|| BadPersistMode(text.to_owned()))
     }
 }
 
@@ -65,7 +65,7 @@ impl FromStr for Mode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FollowOptions {
     /// Mode of the persistence.
-    pub mode: Mode,
+    pub mode: PersistMode,
     /// Time between two periodic snapshots.
     pub every: Duration,
     /// Periodic snapshots to keep.
@@ -85,7 +85,7 @@ impl Default for FollowOptions {
     /// they save every ten minutes and keep three snapshots.
     fn default() -> Self {
         Self {
-            mode: Mode::Continuous,
+            mode: PersistMode::Continuous,
             every: Duration::from_secs(600),
             newest: 3,
             flush: Duration::from_secs(2),

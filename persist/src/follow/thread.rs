@@ -10,7 +10,7 @@ use std::time::Duration;
 use backcast_core::Ring;
 
 use super::following::Following;
-use super::mode::{FollowOptions, Mode};
+use super::mode::{FollowOptions, PersistMode};
 use crate::error::SaveError;
 use crate::store::Store;
 
@@ -25,7 +25,7 @@ const RETRY_AT_LAST: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FollowState {
     /// Mode of the persistence.
-    pub mode: Mode,
+    pub mode: PersistMode,
     /// Published rows that are not on disk.
     pub rows_behind: u64,
     /// Maximum age of the oldest of them.

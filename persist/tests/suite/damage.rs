@@ -303,5 +303,9 @@ fn rows_whose_checksum_was_repaired_but_not_their_order_are_refused() {
     let refused = load(&place, &store, "pong@a").unwrap_err();
     let LoadError::Damaged { damage, .. } = &refused else { panic!("{refused}") };
     assert_eq!((&damage.file, &damage.kind), (&chunk, &DamageKind::Rows { lane: 0, rows: 0..9 }));
-    assert_eq!(backcast_core::list(&place.base()).unwrap().len(), 0, "nothing is left of it");
+    assert_eq!(
+        backcast_core::list_objects(&place.base()).unwrap().len(),
+        0,
+        "nothing is left of it"
+    );
 }

@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 
 use backcast_core::{Exist, LanePolicy, Ring, RingOptions};
 use backcast_persist::{
-    FollowOptions, Follower, Following, Keep, LoadOptions, Mode, SaveError, SaveOptions, Store,
+    FollowOptions, Follower, Following, Keep, LoadOptions, PersistMode, SaveError, SaveOptions,
+    Store,
 };
 
 use crate::rings::{Place, append, content, heap, rows, schema, writer};
 
 /// Returns options with small batches and files, under which no step is due by itself.
-fn options(mode: Mode) -> FollowOptions {
+fn options(mode: PersistMode) -> FollowOptions {
     let flush = Duration::from_secs(3600);
     FollowOptions { mode, flush, batch_bytes: 700, file_bytes: 3_000, ..FollowOptions::default() }
 }
@@ -43,7 +44,7 @@ fn followed_rings_load_as_they_were_at_every_step() {
     let (place, schema) = (Place::new(), schema());
     let (store, ring) = (place.store(), heap(&schema, 3, 300));
     let mut writer = writer(&ring);
-    let mut following = follow(&store, &ring, options(Mode::Continuous));
+    let mut following = follow(&store, &ring, options(PersistMode::Continuous));
     for round in 1..=60 {
         append(&mut writer, &schema, 3, round % 7, round);
         let behind = following.inspect().rows_behind;
@@ -67,14 +68,14 @@ fn another_process_goes_on_where_the_manifest_ends() {
     let (store, ring) = (place.store(), heap(&schema, 2, 200));
     let mut writer = writer(&ring);
     append(&mut writer, &schema, 2, 20, 1);
-    let mut first = follow(&store, &ring, options(Mode::Continuous));
+    let mut first = follow(&store, &ring, options(PersistMode::Continuous));
     step(&mut first);
     append(&mut writer, &schema, 2, 20, 2);
     let (persisted, written) = (first.rows_persisted(), first.written().0);
     assert!(written > 0);
     // Dropping a follower writes nothing, like a kill.
     drop(first);
-    let mut second = follow(&store, &ring, options(Mode::Continuous));
+    let mut second = follow(&store, &ring, options(PersistMode::Continuous));
     assert_eq!(second.rows_persisted(), persisted);
     assert_eq!(second.inspect().rows_behind, ring.rows_published() - persisted);
     step(&mut second);
@@ -87,7 +88,7 @@ fn lapped_rows_are_counted_to_the_last_one() {
     let (place, schema) = (Place::new(), schema());
     let (store, ring) = (place.store(), heap(&schema, 2, 100));
     let mut writer = writer(&ring);
-    let mut following = follow(&store, &ring, options(Mode::Continuous));
+    let mut following = follow(&store, &ring, options(PersistMode::Continuous));
     append(&mut writer, &schema, 2, 30, 1);
     step(&mut following);
     let (mut lapped, mut persisted) = (0, following.rows_persisted());
@@ -115,7 +116,7 @@ fn rows_of_an_earlier_save_are_neither_written_again_nor_lost() {
     append(&mut writer, &schema, 1, 40, 1);
     let save = || SaveOptions::default().name("pong").sizes(700, 3_000);
     store.save(&ring, "mine", save()).unwrap();
-    let mut following = follow(&store, &ring, options(Mode::Continuous));
+    let mut following = follow(&store, &ring, options(PersistMode::Continuous));
     let published = ring.rows_published();
     append(&mut writer, &schema, 1, 5, 2);
     // Rows that only a file still has.
@@ -142,7 +143,7 @@ fn a_writer_that_comes_up_to_a_row_that_is_not_on_disk_does_not_lap_it() {
     let mut writer = writer(&ring);
     append(&mut writer, &schema, 1, 250, 1);
     let begin = ring.lane_span(0).unwrap().start;
-    let mut following = follow(&store, &ring, options(Mode::Block));
+    let mut following = follow(&store, &ring, options(PersistMode::Block));
     append(&mut writer, &schema, 1, 1_000, 2);
     let dropped = writer.rows_dropped();
     assert!(dropped > 500, "{dropped}");
@@ -163,7 +164,7 @@ fn a_writer_that_comes_up_to_a_row_that_is_not_on_disk_does_not_lap_it() {
     assert_eq!(writer.rows_dropped(), dropped);
     let overwriting = RingOptions::with_capacity(100).lane_policy(LanePolicy::Overwrite);
     let ring = Ring::heap(&schema, overwriting).unwrap();
-    let error = Following::new(&store, "other", &ring, options(Mode::Block)).unwrap_err();
+    let error = Following::new(&store, "other", &ring, options(PersistMode::Block)).unwrap_err();
     assert!(error.to_string().contains("`continuous`"), "{error}");
 }
 
@@ -172,8 +173,11 @@ fn small_files_become_large_ones_and_rows_stay_what_they_were() {
     let (place, schema) = (Place::new(), schema());
     let (store, ring) = (place.store(), heap(&schema, 2, 4_000));
     let mut writer = writer(&ring);
-    let options =
-        FollowOptions { batch_bytes: 20_000, file_bytes: 200_000, ..options(Mode::Continuous) };
+    let options = FollowOptions {
+        batch_bytes: 20_000,
+        file_bytes: 200_000,
+        ..options(PersistMode::Continuous)
+    };
     let mut following = follow(&store, &ring, options);
     let mut most = 0;
     for round in 0..300 {
@@ -209,7 +213,7 @@ fn rows_older_than_the_ring_stay_as_long_as_they_are_to() {
         let ring = heap(&schema, 1, 50);
         let mut writer = writer(&ring);
         let mut following =
-            follow(&store, &ring, FollowOptions { keep, ..options(Mode::Continuous) });
+            follow(&store, &ring, FollowOptions { keep, ..options(PersistMode::Continuous) });
         for round in 0..40 {
             append(&mut writer, &schema, 1, 20, round);
             step(&mut following);
@@ -236,7 +240,7 @@ fn a_ring_made_anew_goes_on_and_the_one_before_stays_once() {
     for seed in 0..3 {
         let ring = heap(&schema, 1, 50);
         append(&mut writer(&ring), &schema, 1, 30, seed);
-        let mut following = follow(&store, &ring, options(Mode::Continuous));
+        let mut following = follow(&store, &ring, options(PersistMode::Continuous));
         step(&mut following);
         check_sum(&following);
         contents.push(content(&ring));
@@ -251,7 +255,8 @@ fn snapshots_are_taken_every_so_often_and_the_newest_few_stay() {
     let (place, schema) = (Place::new(), schema());
     let (store, ring) = (place.store(), heap(&schema, 1, 500));
     let mut writer = writer(&ring);
-    let periodic = FollowOptions { every: Duration::ZERO, newest: 2, ..options(Mode::Periodic) };
+    let periodic =
+        FollowOptions { every: Duration::ZERO, newest: 2, ..options(PersistMode::Periodic) };
     let mut following = follow(&store, &ring, periodic);
     assert!(!following.inspect().due, "nothing is published");
     store.save(&ring, "mine", SaveOptions::default().name("pong")).unwrap();
@@ -282,7 +287,7 @@ fn a_thread_follows_beside_a_writer_and_has_everything_on_disk_when_it_ends() {
     let (store, ring) = (place.store(), heap(&schema, 2, 400));
     let mut writer = writer(&ring);
     let flush = Duration::from_millis(20);
-    let options = FollowOptions { flush, ..options(Mode::Continuous) };
+    let options = FollowOptions { flush, ..options(PersistMode::Continuous) };
     let follower = Follower::start(&store, "pong", &ring, options).unwrap();
     let since = Instant::now();
     for round in 0.. {
@@ -318,7 +323,7 @@ fn removed_snapshots_are_saved_again_before_the_thread_ends() {
             append(&mut writer, &schema, 2, 40, 2);
         }
         let flush = Duration::from_millis(1);
-        let options = FollowOptions { flush, ..options(Mode::Continuous) };
+        let options = FollowOptions { flush, ..options(PersistMode::Continuous) };
         let follower = Follower::start(&store, "pong", &ring, options).unwrap();
         let since = Instant::now();
         while follower.state().steps == 0 || follower.state().rows_behind > 0 {
@@ -342,7 +347,7 @@ fn a_full_store_is_said_and_made_good_when_there_is_room() {
     let store = Store::at(&path);
     std::fs::write(&path, "not a directory").unwrap();
     append(&mut writer(&ring), &schema, 1, 10, 1);
-    let options = FollowOptions { flush: Duration::ZERO, ..options(Mode::Continuous) };
+    let options = FollowOptions { flush: Duration::ZERO, ..options(PersistMode::Continuous) };
     let follower = Follower::start(&store, "pong", &ring, options).unwrap();
     let wait = |what: &dyn Fn() -> bool| {
         let since = Instant::now();
@@ -363,7 +368,7 @@ fn a_full_store_is_said_and_made_good_when_there_is_room() {
 #[test]
 fn rows_that_were_dropped_leave_the_copy_on_disk_without_a_new_row() {
     let (place, schema) = (Place::new(), schema());
-    for mode in [Mode::Continuous, Mode::Block, Mode::Periodic] {
+    for mode in [PersistMode::Continuous, PersistMode::Block, PersistMode::Periodic] {
         let (store, name) = (place.store(), format!("dropped-{}", mode.as_str()));
         let options = FollowOptions { every: Duration::ZERO, newest: 3, ..options(mode) };
         let options = FollowOptions { flush: Duration::ZERO, ..options };
@@ -398,7 +403,7 @@ fn rows_that_were_dropped_leave_the_copy_on_disk_without_a_new_row() {
         append(&mut writer, &schema, 2, 3, 2);
         step(&mut following);
         assert_eq!(content(&load(&place, &store, &name)), content(&ring), "{mode:?}");
-        if mode != Mode::Periodic {
+        if mode != PersistMode::Periodic {
             check_sum(&following);
         }
     }
@@ -409,7 +414,7 @@ fn rows_dropped_before_they_were_copied_are_counted_as_lapped() {
     let (place, schema) = (Place::new(), schema());
     let (store, ring) = (place.store(), heap(&schema, 1, 300));
     let mut writer = writer(&ring);
-    let mut following = follow(&store, &ring, options(Mode::Continuous));
+    let mut following = follow(&store, &ring, options(PersistMode::Continuous));
     append(&mut writer, &schema, 1, 30, 1);
     step(&mut following);
     append(&mut writer, &schema, 1, 20, 2);
@@ -428,7 +433,8 @@ fn a_follower_that_stops_drops_the_rows_on_disk() {
     let (place, schema) = (Place::new(), schema());
     let (store, ring) = (place.store(), heap(&schema, 1, 300));
     append(&mut writer(&ring), &schema, 1, 30, 1);
-    let start = || Follower::start(&store, "pong", &ring, options(Mode::Continuous)).unwrap();
+    let start =
+        || Follower::start(&store, "pong", &ring, options(PersistMode::Continuous)).unwrap();
     assert_eq!(start().stop().rows_behind, 0);
     let follower = start();
     ring.clear().unwrap();

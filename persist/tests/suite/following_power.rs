@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backcast_core::{Exist, Ring, Schema};
-use backcast_persist::{FollowOptions, Following, Keep, LoadOptions, Mode, Store};
+use backcast_persist::{FollowOptions, Following, Keep, LoadOptions, PersistMode, Store};
 
 use crate::power::{Crash, Fault, Power};
 use crate::rings::{Place, append, content, heap, rows, schema, writer};
@@ -39,7 +39,7 @@ impl Run<'_> {
     fn options() -> FollowOptions {
         let keep = Keep { bytes: Some(40_000), age: None };
         let flush = Duration::from_secs(3600);
-        FollowOptions { mode: Mode::Continuous, flush, keep, ..small() }
+        FollowOptions { mode: PersistMode::Continuous, flush, keep, ..small() }
     }
 
     /// Runs the steps of one process: with some rows, too many rows, and none.

@@ -199,7 +199,7 @@ fn a_snapshot_in_shared_memory_is_one_for_all_and_goes_with_its_last_holder() {
     store.save(&other, "a", small().replace(true)).unwrap();
     assert!(matches!(attach(), Err(LoadError::OtherSnapshot { .. })));
     drop((one, two, by_name));
-    assert_eq!(backcast_core::list(&place.base()).unwrap().len(), 0);
+    assert_eq!(backcast_core::list_objects(&place.base()).unwrap().len(), 0);
     assert_eq!(content(&attach().unwrap()), content(&other));
 }
 
@@ -254,7 +254,7 @@ fn a_cancelled_save_or_load_leaves_nothing() {
     let options = LoadOptions::default().name("x").base(place.base());
     let stopped = store.load("pong", options.on_progress(|_| ControlFlow::Break(())));
     assert!(matches!(stopped, Err(LoadError::Cancelled)));
-    assert_eq!(backcast_core::list(&place.base()).unwrap().len(), 0);
+    assert_eq!(backcast_core::list_objects(&place.base()).unwrap().len(), 0);
     let stopped = store.verify("pong", |_| ControlFlow::Break(()));
     assert!(matches!(stopped, Err(LoadError::Cancelled)));
 }

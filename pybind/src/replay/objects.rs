@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use backcast_core::{ObjectInfo, collect, holders, list, remove};
+use backcast_core::ObjectInfo;
 use backcast_pybind_macros::exact_arguments;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -37,7 +37,10 @@ pub(crate) fn list_objects<'py>(
     dir: Option<Argument<PathBuf>>,
 ) -> Result<Bound<'py, PyList>, Failure> {
     let base = base_of(dir)?;
-    let (holders, found) = py.detach(|| list(&base).map(|found| (holders(&found), found)))?;
+    let (holders, found) = py.detach(|| {
+        backcast_core::list_objects(&base)
+            .map(|found| (backcast_core::object_holders(&found), found))
+    })?;
     let dicts = found.iter().zip(holders).map(|(object, pids)| as_dict(py, object, pids));
     Ok(PyList::new(py, dicts.collect::<PyResult<Vec<_>>>()?)?)
 }
@@ -84,7 +87,7 @@ pub(crate) fn remove_object<'py>(
     let (name, kind) = (name_of(name)?, kind_of(kind)?);
     let force = force.get("force", "True or False")?;
     let base = base_of(dir)?;
-    let removed = py.detach(|| remove(&base, kind, &name, force))?;
+    let removed = py.detach(|| backcast_core::remove_object(&base, kind, &name, force))?;
     Ok(as_dict(py, &removed, Vec::new())?)
 }
 
@@ -112,7 +115,7 @@ pub(crate) fn collect_garbage<'py>(
     dir: Option<Argument<PathBuf>>,
 ) -> Result<Bound<'py, PyList>, Failure> {
     let base = base_of(dir)?;
-    let removed = py.detach(|| collect(&base))?;
+    let removed = py.detach(|| backcast_core::collect_garbage(&base))?;
     let dicts = removed.iter().map(|object| as_dict(py, object, Vec::new()));
     Ok(PyList::new(py, dicts.collect::<PyResult<Vec<_>>>()?)?)
 }

@@ -16,7 +16,7 @@ use thiserror::Error;
 
 pub use self::closest_name::closest_name;
 pub use self::io_cause::IoCause;
-pub use self::kind::{Kind, MAX_NAME_BYTES};
+pub use self::kind::{MAX_NAME_BYTES, ObjectKind};
 pub use self::number::ShownNumber;
 pub use self::printable::printable;
 pub use self::sizes::binary_size;
@@ -36,11 +36,11 @@ pub enum SegmentError {
         hint(*other, near.as_deref())
     )]
     NotFound {
-        kind: Kind,
+        kind: ObjectKind,
         name: String,
         base: PathBuf,
         /// Another kind of object that has the name there.
-        other: Option<Kind>,
+        other: Option<ObjectKind>,
         /// Most similar name in that directory, if there is one.
         near: Option<String>,
     },
@@ -50,13 +50,13 @@ pub enum SegmentError {
          or `backcast rm {name}`",
         if *state == OTHER_VERSION { "" } else { "exist \"attach\" to join it, " }
     )]
-    AlreadyExists { kind: Kind, name: String, state: &'static str },
+    AlreadyExists { kind: ObjectKind, name: String, state: &'static str },
     /// The object exists, but differs from the requested one.
     #[error(
         "the {kind} named `{name}` differs from the requested one: {what}; ask for the same, \
          choose another name, or use exist \"replace\""
     )]
-    Different { kind: Kind, name: String, what: String },
+    Different { kind: ObjectKind, name: String, what: String },
     /// A table has other settings than those requested, or is of another kind.
     #[error(
         "the table `{table}` differs from the requested one: {what}; ask for the \
@@ -82,18 +82,18 @@ pub enum SegmentError {
         "the {kind} named `{name}` is in use by a live process; \
          stop its users first, or force the removal (they keep their memory until they end)"
     )]
-    InUse { kind: Kind, name: String },
+    InUse { kind: ObjectKind, name: String },
     /// The object lost its name while a process held it.
     #[error(
         "the {kind} named `{name}` was removed or replaced: its holders keep their memory, but no \
          process can join it any more; attach again to join the one that has the name now"
     )]
-    Unlinked { kind: Kind, name: String },
+    Unlinked { kind: ObjectKind, name: String },
     /// The process that filled the object abandoned it.
     #[error(
         "the {kind} named `{name}` was abandoned before it was complete; nothing of it is left"
     )]
-    Abandoned { kind: Kind, name: String },
+    Abandoned { kind: ObjectKind, name: String },
     /// Rings of this kind cannot be resized.
     #[error("{what} cannot be resized; make a larger one and copy the rows, or `backcast load` it")]
     FixedSize { what: &'static str },
@@ -173,7 +173,7 @@ pub enum SegmentError {
 }
 
 /// Returns what the name may have meant.
-fn hint(other: Option<Kind>, near: Option<&str>) -> String {
+fn hint(other: Option<ObjectKind>, near: Option<&str>) -> String {
     match (other, near) {
         (Some(other), _) => format!("{} has that name: open it as one. ", other.described()),
         (None, Some(near)) => format!("did you mean `{near}`? "),

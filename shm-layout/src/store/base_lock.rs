@@ -181,7 +181,7 @@ mod tests {
         let lock = ours(&base);
         let socket = base.path().join(DAEMON_SOCKET);
         fs::write(&socket, "").unwrap();
-        crate::store::object::collect(&base).unwrap();
+        crate::store::object::collect_garbage(&base).unwrap();
         assert!(socket.exists() && lock.path.exists());
         // A killed holder: the file stays, the lock does not.
         let (path, copy) = (lock.path.clone(), dir.path().join("copy"));
@@ -190,7 +190,7 @@ mod tests {
         prepare_base(&base).unwrap();
         fs::rename(&copy, &path).unwrap();
         fs::write(&socket, "").unwrap();
-        crate::store::object::collect(&base).unwrap();
+        crate::store::object::collect_garbage(&base).unwrap();
         assert!(!base.path().exists());
     }
 

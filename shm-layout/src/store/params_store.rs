@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-use crate::error::{Kind, SegmentError};
+use crate::error::{ObjectKind, SegmentError};
 use crate::layout::names::{Base, Exist, check_name};
 use crate::layout::params_shape::ParamsShape;
 use crate::layout::params_table::{ParamsDataHeader, ParamsMemory, add};
@@ -134,30 +134,33 @@ impl ParamsStore {
         first: Option<FirstVersion<'_>>,
     ) -> Result<(Self, bool), SegmentError> {
         check_name(name)?;
-        let made = Object::create(base, Kind::Params, name, exist, persistent, |dir, path| {
-            params_files::make(dir, path, shape, first)
-        });
+        let made =
+            Object::create(base, ObjectKind::Params, name, exist, persistent, |dir, path| {
+                params_files::make(dir, path, shape, first)
+            });
         let (object, new) = made?;
         if !new {
-            check_stays(Kind::Params, name, object.persistent(), persistent)?;
+            check_stays(ObjectKind::Params, name, object.persistent(), persistent)?;
         }
         let store = Self::of(object)?;
         match store.shape.difference(shape) {
-            Some(what) if !new => {
-                Err(SegmentError::Different { kind: Kind::Params, name: name.to_owned(), what })
-            }
+            Some(what) if !new => Err(SegmentError::Different {
+                kind: ObjectKind::Params,
+                name: name.to_owned(),
+                what,
+            }),
             _ => Ok((store, new)),
         }
     }
 
     /// Attaches to an existing object.
     pub fn attach(base: &Base, name: &str) -> Result<Self, SegmentError> {
-        Self::of(Object::open(base, Kind::Params, name)?)
+        Self::of(Object::open(base, ObjectKind::Params, name)?)
     }
 
     /// Attaches without holding the object: it is removed when its holders end.
     pub fn observe(base: &Base, name: &str) -> Result<Self, SegmentError> {
-        Self::of(Object::observe(base, Kind::Params, name)?)
+        Self::of(Object::observe(base, ObjectKind::Params, name)?)
     }
 
     /// Allocates memory of that shape, private to this process.

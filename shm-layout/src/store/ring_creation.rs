@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use crate::error::Kind;
+use crate::error::ObjectKind;
 use crate::error::SegmentError;
 use crate::layout::geometry::{Geometry, RingSpec};
 use crate::layout::lane_shape::LaneShapes;
@@ -44,7 +44,7 @@ impl<'a, E: From<SegmentError>> RingCreation<'a, E> {
         let place = UnnamedMemory::Files { folder, shapes: &shapes };
         fill(&UnnamedRing::new(self.spec, &self.geometry, place)).map_err(|error| {
             self.stopped = Some(error);
-            SegmentError::Abandoned { kind: Kind::Ring, name: self.name.to_owned() }
+            SegmentError::Abandoned { kind: ObjectKind::Ring, name: self.name.to_owned() }
         })?;
         self.check_fits(folder, &shapes)
     }
@@ -78,7 +78,7 @@ impl<'a, E: From<SegmentError>> RingCreation<'a, E> {
         let store = RingStore::of(object)?;
         if !built {
             store.check_same(self.name, self.spec)?;
-            check_stays(Kind::Ring, self.name, store.persistent(), persistent)?;
+            check_stays(ObjectKind::Ring, self.name, store.persistent(), persistent)?;
         }
         Ok((store, built))
     }

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 pub use self::claims::{ClaimedReader, LiveSampler};
-use crate::error::{Kind, SegmentError};
+use crate::error::{ObjectKind, SegmentError};
 use crate::layout::geometry::{Geometry, RingSpec};
 use crate::layout::lane::{self, Lane};
 use crate::layout::lane_shape::LaneShapes;
@@ -91,7 +91,7 @@ impl RingStore {
             check_name(name)?;
         }
         let mut making = RingCreation::of(name, spec)?;
-        let made = Object::create(base, Kind::Ring, name, exist, persistent, |dir, path| {
+        let made = Object::create(base, ObjectKind::Ring, name, exist, persistent, |dir, path| {
             making.attempt((dir, path), |folder| ring_files::make(folder, spec), &mut fill)
         });
         making.finish(made, persistent)
@@ -99,19 +99,19 @@ impl RingStore {
 
     /// Attaches to an existing ring.
     pub fn attach(base: &Base, name: &str) -> Result<Self, SegmentError> {
-        Self::of(Object::open(base, Kind::Ring, name)?)
+        Self::of(Object::open(base, ObjectKind::Ring, name)?)
     }
 
     /// Attaches to a ring through its directory, which a process that holds it passed. The ring
     /// need not have a name that this process can see. `path` is where the other process sees it.
     pub fn attach_at(dir: OwnedFd, path: &Path, name: &str) -> Result<Self, SegmentError> {
-        Self::of(Object::open_at(dir, path.to_owned(), Kind::Ring, name)?)
+        Self::of(Object::open_at(dir, path.to_owned(), ObjectKind::Ring, name)?)
     }
 
     /// Opens a ring without holding it: it is removed when its holders end, though its memory stays
     /// readable until this is dropped. A persistent or orphaned ring can be observed too.
     pub fn observe(base: &Base, name: &str) -> Result<Self, SegmentError> {
-        Self::of(Object::observe(base, Kind::Ring, name)?)
+        Self::of(Object::observe(base, ObjectKind::Ring, name)?)
     }
 
     /// Returns a descriptor of the directory of the ring, for [`attach_at`](Self::attach_at) in

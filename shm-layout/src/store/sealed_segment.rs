@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use crate::error::Kind;
+use crate::error::ObjectKind;
 use crate::error::SegmentError;
 use crate::layout::names::{Base, Exist, check_name};
 use crate::layout::origin::{Origin, boot_id_hash, header_crc};
@@ -39,7 +39,7 @@ impl SealedSegment {
     /// With [`Exist::Attach`] it attaches to an existing segment if its metadata is equal.
     pub fn create(
         base: &Base,
-        kind: Kind,
+        kind: ObjectKind,
         name: &str,
         meta: &[u8],
         data: &[&[u8]],
@@ -68,7 +68,7 @@ impl SealedSegment {
     }
 
     /// Attaches to an existing segment.
-    pub fn attach(base: &Base, kind: Kind, name: &str) -> Result<Self, SegmentError> {
+    pub fn attach(base: &Base, kind: ObjectKind, name: &str) -> Result<Self, SegmentError> {
         Self::of(Object::open(base, kind, name)?)
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use backcast_core::Base;
 use backcast_daemon::{Budget, Daemon, PersistOptions, ServeOptions};
-use backcast_persist::{FollowOptions, Mode};
+use backcast_persist::{FollowOptions, PersistMode};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = env::args().collect();
@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     // Small files and short intervals, so that kills hit the middle of many steps.
     let all = FollowOptions {
-        mode: Mode::Continuous,
+        mode: PersistMode::Continuous,
         flush: Duration::from_millis(1),
         batch_bytes: 64 << 10,
         file_bytes: 1 << 20,

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use backcast_core::{
-    AutoresetMode, Base, DType, Kind, Ring, RingError, RingOptions, Schema, SchemaError,
+    AutoresetMode, Base, DType, ObjectKind, Ring, RingError, RingOptions, Schema, SchemaError,
     SegmentError, StepColumns, WriterOptions,
 };
 use rand::RngExt;
@@ -148,8 +148,9 @@ impl Victim {
     pub fn attach(&self, dice: &mut Dice, tally: &mut Tally) -> String {
         // Listing and inspecting must survive damaged objects too.
         if dice.random_ratio(1, 8) {
-            let listed = backcast_core::list(&self.base).expect("a listing of damaged objects");
-            assert!(listed.iter().all(|object| object.kind == Kind::Ring));
+            let listed =
+                backcast_core::list_objects(&self.base).expect("a listing of damaged objects");
+            assert!(listed.iter().all(|object| object.kind == ObjectKind::Ring));
         }
         let ring = match Ring::attach_in(&self.base, "victim") {
             Ok(ring) => ring,

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
 use backcast_core::plumbing::SealedSegment;
-use backcast_core::{Base, Exist, Kind, SegmentError};
+use backcast_core::{Base, Exist, ObjectKind, SegmentError};
 use backcast_market::{Panel, PanelData, PanelError, PanelOptions};
 use backcast_tests::fuzz::Tally;
 use backcast_tests::fuzz::dice::Dice;
@@ -148,7 +148,7 @@ fn damage_repaired(path: &Path, dice: &mut Dice) -> std::io::Result<String> {
 }
 
 fn attach(base: &Base, dice: &mut Dice) -> Vec<String> {
-    let segment = match SealedSegment::attach(base, Kind::Panel, "victim") {
+    let segment = match SealedSegment::attach(base, ObjectKind::Panel, "victim") {
         Ok(segment) => {
             read_words(&segment, dice);
             "works"

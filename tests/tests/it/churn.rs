@@ -6,7 +6,7 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use backcast_core::{Base, DType, Exist, Ring, RingOptions, Schema, collect, list};
+use backcast_core::{Base, DType, Exist, Ring, RingOptions, Schema, collect_garbage, list_objects};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tempfile::TempDir;
@@ -51,7 +51,7 @@ fn killed_creators_leave_nothing_that_a_collection_does_not_take() -> Result<(),
             thread::yield_now();
         }
         drop(pair);
-        let left = list(&base)?;
+        let left = list_objects(&base)?;
         assert!(left.iter().all(|object| !object.held), "round {round}: the dead hold {left:?}");
         remnants += left.iter().filter(|object| object.building).count();
         names_left += left.iter().filter(|object| !object.building).count();
@@ -60,9 +60,9 @@ fn killed_creators_leave_nothing_that_a_collection_does_not_take() -> Result<(),
             let options = RingOptions::with_capacity(100).base(base.clone()).exist(Exist::Error);
             drop(Ring::create(NAME, &schema, options)?);
         }
-        collect(&base)?;
+        collect_garbage(&base)?;
         let left: Vec<_> = fs::read_dir(dir.path())?.filter_map(Result::ok).collect();
-        assert!(left.is_empty(), "round {round}: {left:?}, {:?}", list(&base));
+        assert!(left.is_empty(), "round {round}: {left:?}, {:?}", list_objects(&base));
     }
     println!("churn: {remnants} remnants and {names_left} named rings of the dead collected");
     assert!(remnants > 0 && names_left > 0, "no kill hit the middle of anything");

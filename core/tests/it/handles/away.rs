@@ -5,9 +5,10 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::DirBuilderExt;
 
 use backcast_core::{
-    Base, DType, Exist, Kind, LanePolicy, LearnedOptions, LeaseError, ObjectInfo, Params,
+    Base, DType, Exist, LanePolicy, LearnedOptions, LeaseError, ObjectInfo, ObjectKind, Params,
     ParamsArray, ParamsOptions, PriorityOptions, Ring, RingOptions, SamplerOptions, SegmentError,
-    Selector, StepColumns, TableOptions, Writer, WriterError, WriterOptions, collect, list, remove,
+    Selector, StepColumns, TableOptions, Writer, WriterError, WriterOptions, collect_garbage,
+    list_objects, remove_object,
 };
 
 use crate::handles::{Holder, append, fill, make, options, place, schema, segment};
@@ -23,7 +24,7 @@ fn unlinking_takes_the_name_and_nothing_else() {
         segment(Ring::attach_in(&base, "pong").unwrap_err()),
         SegmentError::NotFound { .. }
     ));
-    assert_eq!(list(&base).unwrap(), []);
+    assert_eq!(list_objects(&base).unwrap(), []);
     append(&mut writer, 5);
     assert_eq!((old.len(), other.len()), (4, 4), "all handles still share it");
     let sampler = old.sampler(SamplerOptions::seeded(3));
@@ -49,7 +50,7 @@ type Way = (&'static str, fn(&Base, &Ring));
 fn ways() -> [Way; 3] {
     [
         ("unlinked", |_, ring| ring.unlink().unwrap()),
-        ("removed", |base, _| drop(remove(base, Kind::Ring, "pong", true).unwrap())),
+        ("removed", |base, _| drop(remove_object(base, ObjectKind::Ring, "pong", true).unwrap())),
         ("replaced", |base, _| {
             drop(Ring::create("pong", &schema(), options(base).exist(Exist::Replace)).unwrap());
         }),
@@ -157,7 +158,7 @@ fn writers_and_samplers_hold_the_ring_too() {
     let mut sampler = ring.sampler(SamplerOptions::seeded(0)).unwrap();
     let clone = ring.clone();
     drop((ring, writer));
-    assert_eq!(list(&base).unwrap().len(), 1);
+    assert_eq!(list_objects(&base).unwrap().len(), 1);
     drop(clone);
     assert_eq!(sampler.sample(4).unwrap().len(), 4);
     assert!(Ring::attach_in(&base, "pong").is_ok());
@@ -168,21 +169,21 @@ fn writers_and_samplers_hold_the_ring_too() {
 #[test]
 fn a_list_shows_what_there_is_and_who_holds_it() {
     let (dir, base) = place();
-    assert_eq!(list(&base).unwrap(), [], "a place that does not exist holds nothing");
+    assert_eq!(list_objects(&base).unwrap(), [], "a place that does not exist holds nothing");
     let (b, a) = (make(&base, "b"), make(&base, "a"));
     let kept = Ring::create("kept", &schema(), options(&base).persistent(true)).unwrap();
     drop(kept);
     Holder::spawn(&dir, false).kill();
-    let found = list(&base).unwrap();
+    let found = list_objects(&base).unwrap();
     let seen: Vec<_> =
         found.iter().map(|i| (&*i.name, i.kind, i.held, i.persistent, i.building)).collect();
     assert_eq!(
         seen,
         [
-            ("a", Kind::Ring, true, false, false),
-            ("b", Kind::Ring, true, false, false),
-            ("held", Kind::Ring, false, false, false),
-            ("kept", Kind::Ring, false, true, false),
+            ("a", ObjectKind::Ring, true, false, false),
+            ("b", ObjectKind::Ring, true, false, false),
+            ("held", ObjectKind::Ring, false, false, false),
+            ("kept", ObjectKind::Ring, false, true, false),
         ]
     );
     for (info, ring) in found.iter().zip([&a, &b]) {
@@ -192,9 +193,13 @@ fn a_list_shows_what_there_is_and_who_holds_it() {
     drop((a, b));
     let names =
         |found: Vec<ObjectInfo>| found.into_iter().map(|info| info.name).collect::<Vec<_>>();
-    assert_eq!(names(collect(&base).unwrap()), ["held"], "what nobody holds and nobody keeps");
-    assert_eq!(names(list(&base).unwrap()), ["kept"]);
-    assert_eq!(remove(&base, Kind::Ring, "kept", false).unwrap().name, "kept");
+    assert_eq!(
+        names(collect_garbage(&base).unwrap()),
+        ["held"],
+        "what nobody holds and nobody keeps"
+    );
+    assert_eq!(names(list_objects(&base).unwrap()), ["kept"]);
+    assert_eq!(remove_object(&base, ObjectKind::Ring, "kept", false).unwrap().name, "kept");
     assert!(!base.path().exists());
 }
 
@@ -203,16 +208,16 @@ fn a_held_ring_is_removed_by_force_alone() {
     let (_dir, base) = place();
     let ring = make(&base, "pong");
     fill(&ring, 5);
-    let refused = remove(&base, Kind::Ring, "pong", false).unwrap_err();
+    let refused = remove_object(&base, ObjectKind::Ring, "pong", false).unwrap_err();
     assert!(matches!(refused, SegmentError::InUse { .. }), "{refused}");
-    assert_eq!(collect(&base).unwrap(), []);
+    assert_eq!(collect_garbage(&base).unwrap(), []);
     assert_eq!(Ring::attach_in(&base, "pong").unwrap().len(), 4, "nothing happened");
-    let missing = remove(&base, Kind::Panel, "pong", true).unwrap_err();
+    let missing = remove_object(&base, ObjectKind::Panel, "pong", true).unwrap_err();
     assert!(matches!(missing, SegmentError::NotFound { .. }), "a panel of that name is another");
-    let removed = remove(&base, Kind::Ring, "pong", true).unwrap();
+    let removed = remove_object(&base, ObjectKind::Ring, "pong", true).unwrap();
     assert!(removed.held && removed.name == "pong");
     assert_eq!(ring.len(), 4, "its holder keeps its memory");
-    let again = remove(&base, Kind::Ring, "pong", true).unwrap_err();
+    let again = remove_object(&base, ObjectKind::Ring, "pong", true).unwrap_err();
     assert!(matches!(again, SegmentError::NotFound { .. }), "{again}");
     drop(ring);
     assert!(!base.path().exists());
@@ -228,11 +233,11 @@ fn remnants_of_dead_creators_and_removers_are_collected() {
         // Remnants of persistent rings: not complete yet, or already being removed.
         fs::write(base.path().join(remnant).join("persistent"), []).unwrap();
     }
-    let found = list(&base).unwrap();
+    let found = list_objects(&base).unwrap();
     let seen: Vec<_> = found.iter().map(|i| (&*i.name, i.building, i.held)).collect();
     assert_eq!(seen, [("", true, false), ("", true, false), ("pong", false, true)]);
-    assert_eq!(collect(&base).unwrap().len(), 2);
-    assert_eq!(list(&base).unwrap().len(), 1, "the live ring stays");
+    assert_eq!(collect_garbage(&base).unwrap().len(), 2);
+    assert_eq!(list_objects(&base).unwrap().len(), 1, "the live ring stays");
     drop(ring);
     assert!(!base.path().exists());
 }
@@ -259,15 +264,15 @@ fn creators_and_collectors_at_work_together_never_trip_over_each_other() {
             .collect();
         scope.spawn(|| {
             while !done.load(std::sync::atomic::Ordering::Relaxed) {
-                collect(&base).unwrap();
-                list(&base).unwrap();
+                collect_garbage(&base).unwrap();
+                list_objects(&base).unwrap();
             }
         });
         let ended: Vec<_> = creators.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
         done.store(true, std::sync::atomic::Ordering::Relaxed);
         assert!(ended.iter().all(Result::is_ok));
     });
-    collect(&base).unwrap();
+    collect_garbage(&base).unwrap();
     assert!(!base.path().exists());
 }
 

@@ -1,8 +1,8 @@
 //! Creating and joining rings: `exist`, persistence, names, directories and space.
 
 use backcast_core::{
-    AutoresetMode, Capacity, DType, Exist, Kind, Ring, RingOptions, SamplerOptions, Schema,
-    SegmentError, WriterOptions, collect, list, remove,
+    AutoresetMode, Capacity, DType, Exist, ObjectKind, Ring, RingOptions, SamplerOptions, Schema,
+    SegmentError, WriterOptions, collect_garbage, list_objects, remove_object,
 };
 
 use crate::handles::{Holder, append, fill, make, options, place, schema, segment};
@@ -13,7 +13,7 @@ fn a_name_that_is_held_is_refused_and_the_ways_out_are_named() {
     let ring = make(&base, "pong");
     fill(&ring, 5);
     let refused = segment(Ring::create("pong", &schema(), options(&base)).unwrap_err());
-    let SegmentError::AlreadyExists { kind: Kind::Ring, name, .. } = &refused else {
+    let SegmentError::AlreadyExists { kind: ObjectKind::Ring, name, .. } = &refused else {
         panic!("{refused:?}")
     };
     assert_eq!(name, "pong");
@@ -102,12 +102,12 @@ fn a_ring_whose_holders_were_killed_counts_as_absent() {
     for exist in [Exist::Error, Exist::Attach, Exist::Replace] {
         let (dir, base) = place();
         Holder::spawn(&dir, false).kill();
-        let left = list(&base).unwrap();
+        let left = list_objects(&base).unwrap();
         assert_eq!(left.len(), 1);
         assert!(!left[0].held && !left[0].persistent && !left[0].building, "{left:?}");
         let refused = segment(Ring::attach_in(&base, "held").unwrap_err());
         assert!(matches!(refused, SegmentError::NotFound { .. }), "{refused}");
-        assert_eq!(list(&base).unwrap(), left, "looking removes nothing");
+        assert_eq!(list_objects(&base).unwrap(), left, "looking removes nothing");
         let ring = Ring::create("held", &narrow, options(&base).exist(exist)).unwrap();
         assert_eq!((ring.len(), ring.schema()), (0, &narrow), "{exist}: nothing of the old one");
         drop(ring);
@@ -119,9 +119,9 @@ fn a_ring_whose_holders_were_killed_counts_as_absent() {
 fn a_persistent_ring_stays_without_holders() {
     let (dir, base) = place();
     Holder::spawn(&dir, true).kill();
-    let left = list(&base).unwrap();
+    let left = list_objects(&base).unwrap();
     assert!(left.len() == 1 && left[0].persistent && !left[0].held, "{left:?}");
-    assert_eq!(collect(&base).unwrap(), [], "it is not collected");
+    assert_eq!(collect_garbage(&base).unwrap(), [], "it is not collected");
     let refused = segment(Ring::create("held", &schema(), options(&base)).unwrap_err());
     assert!(refused.to_string().contains("it is persistent"), "{refused}");
     let found = Ring::attach_in(&base, "held").unwrap();
@@ -208,7 +208,7 @@ fn names_that_could_leave_the_place_are_refused_by_every_operation() {
         let refused = [
             Ring::create(name, &schema(), options(&base)).map(drop).map_err(segment),
             Ring::attach_in(&base, name).map(drop).map_err(segment),
-            remove(&base, Kind::Ring, name, true).map(drop),
+            remove_object(&base, ObjectKind::Ring, name, true).map(drop),
         ];
         for refused in refused {
             let error = refused.unwrap_err();

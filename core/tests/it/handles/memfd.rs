@@ -9,9 +9,9 @@ use std::sync::Mutex;
 use backcast_budget::until;
 use backcast_core::plumbing::MemfdKeeper;
 use backcast_core::{
-    AutoresetMode, Base, DType, Exist, Interrupt, Kind, LearnedOptions, PriorityOptions, Ring,
-    RingOptions, Sampler, SamplerOptions, SegmentError, Selector, TableOptions, Wait,
-    WriterOptions, collect, list, remove,
+    AutoresetMode, Base, DType, Exist, Interrupt, LearnedOptions, ObjectKind, PriorityOptions,
+    Ring, RingOptions, Sampler, SamplerOptions, SegmentError, Selector, TableOptions, Wait,
+    WriterOptions, collect_garbage, list_objects, remove_object,
 };
 
 use crate::handles::{append, fill, options, place, schema, segment};
@@ -66,7 +66,7 @@ fn it_is_a_ring_like_any_other() {
     append(&mut writer, 10);
     drop(lease);
     assert_eq!(links(&base).len(), 5, "ring.ctl, ring.rdr, ring.low and two lanes");
-    let info = &list(&base).unwrap()[0];
+    let info = &list_objects(&base).unwrap()[0];
     assert!(info.memfd && info.held && !info.persistent);
     assert!(info.bytes >= ring.stats().bytes_allocated, "{} bytes", info.bytes);
     drop((ring, writer, other, sampler));
@@ -94,7 +94,7 @@ fn its_tables_are_sealed_and_counted_too() {
     let (_dir, base) = place();
     let ring = make(&base, false);
     fill(&ring, 20);
-    let bytes = list(&base).unwrap()[0].bytes;
+    let bytes = list_objects(&base).unwrap()[0].bytes;
     let mut sampler = use_tables(&ring);
     let tables = fs::read_dir(base.path().join("pong.ring")).unwrap();
     let tables = tables.map(|entry| entry.unwrap().path());
@@ -105,7 +105,7 @@ fn its_tables_are_sealed_and_counted_too() {
         let cut = OpenOptions::new().write(true).open(path).and_then(|file| file.set_len(0));
         assert!(cut.is_err(), "{}", path.display());
     }
-    assert!(list(&base).unwrap()[0].bytes > bytes, "their memory counts");
+    assert!(list_objects(&base).unwrap()[0].bytes > bytes, "their memory counts");
     sampler.sample(8).unwrap();
     let other = Ring::attach_in(&base, "pong").unwrap();
     assert_eq!(other.stats().tables.len(), 1);
@@ -195,7 +195,7 @@ fn a_holder_renews_the_link_after_its_creator_ended() {
     fill(&found, 5);
     assert_eq!(heir.len(), 19 + 4);
     drop((heir, found));
-    assert!(list(&base).unwrap().is_empty());
+    assert!(list_objects(&base).unwrap().is_empty());
 }
 
 #[test]
@@ -203,15 +203,15 @@ fn persistent_rings_need_a_keeper() {
     let (_dir, base) = place();
     // Without a keeper the ring is removed with its last holder.
     drop(make(&base, true));
-    assert!(list(&base).unwrap().is_empty());
+    assert!(list_objects(&base).unwrap().is_empty());
 
     let ring = make(&base, true);
     fill(&ring, 20);
     let mut keeper = MemfdKeeper::default();
     assert!(keeper.look(&base).unwrap().is_empty());
     drop(ring);
-    assert!(collect(&base).unwrap().is_empty(), "it is kept");
-    let info = &list(&base).unwrap()[0];
+    assert!(collect_garbage(&base).unwrap().is_empty(), "it is kept");
+    let info = &list_objects(&base).unwrap()[0];
     assert!(info.persistent && !info.held);
     assert_eq!(Ring::attach_in(&base, "pong").unwrap().len(), 19);
     // A second keeper finds the memory in the first one.
@@ -221,7 +221,7 @@ fn persistent_rings_need_a_keeper() {
     assert_eq!(Ring::attach_in(&base, "pong").unwrap().len(), 19);
     drop(second);
     // Memory without a holder is lost, even if the ring was to persist.
-    assert!(!list(&base).unwrap()[0].persistent);
+    assert!(!list_objects(&base).unwrap()[0].persistent);
     let error = segment(Ring::attach_in(&base, "pong").unwrap_err());
     assert!(matches!(error, SegmentError::MemoryGone { .. }), "{error}");
     for part in ["ring.ctl", &std::process::id().to_string(), "backcast serve"] {
@@ -240,7 +240,7 @@ fn a_keeper_holds_no_ring_and_gives_back_what_is_removed() {
     assert_eq!(keeper.rings(), 1);
     // The links name the keeper, which now has the memory.
     assert!(links(&base).iter().all(|(_, text)| descriptor(text).exists()));
-    remove(&base, Kind::Ring, "pong", false).unwrap();
+    remove_object(&base, ObjectKind::Ring, "pong", false).unwrap();
     keeper.look(&base).unwrap();
     assert_eq!(keeper.rings(), 0);
 }

@@ -11,7 +11,7 @@ mod lane;
 mod play;
 mod uniform;
 
-use backcast_core::{Base, Ring, RingOptions, list};
+use backcast_core::{Base, Ring, RingOptions, list_objects};
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 
@@ -94,7 +94,7 @@ proptest! {
         prop_assert!(ring.slots() >= case.lane_capacity + 16);
         play(&case, ring, &other);
         drop(other);
-        prop_assert!(list(&base).unwrap().is_empty());
+        prop_assert!(list_objects(&base).unwrap().is_empty());
         prop_assert!(!base.path().exists(), "the last handle leaves nothing behind");
     }
 }

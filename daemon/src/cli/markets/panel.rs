@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use backcast_core::{Base, Kind};
+use backcast_core::{Base, ObjectKind};
 use backcast_market::{
     NanPolicy, Panel, PanelData, PanelError, PanelLoadError, PanelOptions, PanelSummary,
 };
@@ -156,13 +156,13 @@ fn of_file(path: &Path, args: &StatArgs) -> Result<Report, CommandError> {
 
 fn of_shared(base: &Base, args: &StatArgs) -> Result<Report, CommandError> {
     let name = &args.what;
-    let info = find(base, name, Some(Kind::Panel))?;
+    let info = find(base, name, Some(ObjectKind::Panel))?;
     if !args.columns.is_empty() || !args.macro_tickers.is_empty() || args.nan.is_some() {
         return Err(FileOptions { name: name.clone() }.into());
     }
     let Some(Entry { info, state, content, .. }) = Entry::open(base, info) else {
         // The panel was removed between look-up and opening. The second look-up reports it.
-        find(base, name, Some(Kind::Panel))?;
+        find(base, name, Some(ObjectKind::Panel))?;
         return Err(OpenError::Replaced { name: name.clone() }.into());
     };
     match content {

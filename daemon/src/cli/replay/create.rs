@@ -6,7 +6,7 @@ use std::time::Duration;
 use backcast_core::{
     Base, Capacity, Exist, LanePolicy, MAX_LANES, MAX_READER_SLOTS, Ring, RingOptions,
 };
-use backcast_persist::Mode;
+use backcast_persist::PersistMode;
 use thiserror::Error;
 
 use crate::cli::console::Console;
@@ -83,8 +83,8 @@ pub(crate) struct Args {
     /// rather than overwrite rows that are not on disk); or off.
     ///
     /// The mode stays with the ring, for every daemon of its directory (`backcast serve`).
-    #[arg(long, value_name = "MODE", value_parser = one_of::<Mode>(&MODES))]
-    persist: Option<Mode>,
+    #[arg(long, value_name = "MODE", value_parser = one_of::<PersistMode>(&MODES))]
+    persist: Option<PersistMode>,
     /// Have the daemon create it within its budget (`backcast serve`).
     #[arg(long)]
     daemon: bool,
@@ -214,6 +214,6 @@ mod tests {
     fn the_words_offered_are_those_that_are_taken() {
         assert!(EXIST.iter().all(|word| word.parse::<Exist>().is_ok()));
         assert!(POLICIES.iter().all(|word| word.parse::<LanePolicy>().is_ok()));
-        assert!(MODES.iter().all(|word| word.parse::<Mode>().is_ok()));
+        assert!(MODES.iter().all(|word| word.parse::<PersistMode>().is_ok()));
     }
 }

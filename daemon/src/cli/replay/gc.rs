@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use backcast_core::{Base, Kind, ObjectInfo, Observed};
+use backcast_core::{Base, ObjectInfo, ObjectKind, Observed};
 use backcast_exchange::{UnfinishedExport, collect_exports, unfinished_exports};
 use backcast_files::{UnfinishedFile, collect_files, unfinished_files};
 use serde::Serialize;
@@ -120,9 +120,9 @@ pub(crate) fn run(
         folder.read_dir().map_err(|source| unreadable(folder, source))?;
     }
     let collected = if args.dry_run {
-        backcast_core::list(base)?.into_iter().filter(catalogue::is_garbage).collect()
+        backcast_core::list_objects(base)?.into_iter().filter(catalogue::is_garbage).collect()
     } else {
-        let collected = backcast_core::collect(base)?;
+        let collected = backcast_core::collect_garbage(base)?;
         finish_resizes(base)?;
         collected
     };
@@ -162,8 +162,8 @@ fn unreadable(folder: &Path, source: io::Error) -> FolderError {
 /// Finishes resizes of killed processes, in lanes without a writer. Skips rings that cannot be
 /// opened; `backcast stat` reports them.
 fn finish_resizes(base: &Base) -> Result<(), CommandError> {
-    let is_ring = |info: &ObjectInfo| info.kind == Kind::Ring && !info.building;
-    for info in backcast_core::list(base)?.into_iter().filter(is_ring) {
+    let is_ring = |info: &ObjectInfo| info.kind == ObjectKind::Ring && !info.building;
+    for info in backcast_core::list_objects(base)?.into_iter().filter(is_ring) {
         if let Ok(observed) = Observed::open(base, &info.name) {
             let _ = observed.finish_resize();
         }

@@ -81,9 +81,9 @@ pub(crate) fn run(
     base: &Base,
     console: &mut Console<'_>,
 ) -> Result<Exit, CommandError> {
-    let objects = backcast_core::list(base)?;
+    let objects = backcast_core::list_objects(base)?;
     // Found before a panel is opened, which holds it.
-    let holders = backcast_core::holders(&objects);
+    let holders = backcast_core::object_holders(&objects);
     let mut listed: Vec<Listed> = objects
         .into_iter()
         .zip(holders)

@@ -1,6 +1,6 @@
 //! Reasons why an existing object cannot be shown.
 
-use backcast_core::{Kind, ObjectInfo};
+use backcast_core::{ObjectInfo, ObjectKind};
 use thiserror::Error;
 
 use crate::cli::outcome::{Exit, Fails};
@@ -12,10 +12,10 @@ pub(crate) enum OpenError {
     #[error("`{name}` was replaced while it was being opened; try again")]
     Replaced { name: String },
     #[error("{}: {why}", refusal(*obstacle, *kind, name))]
-    Unopenable { obstacle: Obstacle, kind: Kind, name: String, why: String },
+    Unopenable { obstacle: Obstacle, kind: ObjectKind, name: String, why: String },
 }
 
-fn refusal(obstacle: Obstacle, kind: Kind, name: &str) -> String {
+fn refusal(obstacle: Obstacle, kind: ObjectKind, name: &str) -> String {
     match obstacle {
         Obstacle::Damaged | Obstacle::OtherVersion => format!("cannot open {kind} `{name}`"),
         Obstacle::Denied => format!("this user may not open {kind} `{name}`"),

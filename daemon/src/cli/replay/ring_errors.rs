@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use backcast_core::{
-    Kind, OTHER_VERSION, ParamsError, ResizeError, RestoreError, RingError, SchemaError,
+    OTHER_VERSION, ObjectKind, ParamsError, ResizeError, RestoreError, RingError, SchemaError,
     SegmentError,
 };
 use thiserror::Error;
@@ -27,14 +27,14 @@ enum TypedRemedy {
         "a {kind} named `{name}` already exists ({state}); give --exist attach to join it, \
          --exist replace to start over, or run `backcast rm {name}` first"
     )]
-    Taken { kind: Kind, name: String, state: Cow<'static, str> },
+    Taken { kind: ObjectKind, name: String, state: Cow<'static, str> },
     /// The name is taken, and attaching is not a remedy.
     #[error(
         "a {kind} named `{name}` already exists ({state}); {rename}give {replace} to start over, \
          or run `backcast rm {name}` first"
     )]
     NotAttachable {
-        kind: Kind,
+        kind: ObjectKind,
         name: String,
         state: Cow<'static, str>,
         /// How to give another name, with a comma. Empty if the command has no way to.
@@ -46,7 +46,7 @@ enum TypedRemedy {
         "the {kind} named `{name}` differs from the requested one: {what}; ask for the same, \
          choose another name, or give --exist replace"
     )]
-    Different { kind: Kind, name: String, what: String },
+    Different { kind: ObjectKind, name: String, what: String },
     #[error(
         "not enough space in {}: {}; {}free space (`backcast gc`, `backcast rm NAME`), or choose \
          another directory with --dir or BACKCAST_DIR",
@@ -72,7 +72,7 @@ enum TypedRemedy {
 
 impl TypedRemedy {
     /// Returns the error of a name that is taken, to which the command could attach.
-    fn taken(kind: Kind, name: String, state: Cow<'static, str>) -> Self {
+    fn taken(kind: ObjectKind, name: String, state: Cow<'static, str>) -> Self {
         if state == OTHER_VERSION {
             let (rename, replace) = (OTHER_NAME, EXIST_REPLACE);
             return Self::NotAttachable { kind, name, state, rename, replace };
@@ -252,7 +252,7 @@ impl From<ClientError> for CommandError {
             // The daemon's messages are for programs. These errors get remedies that a user can
             // type.
             ClientError::NameTaken { message, taken } => {
-                let kind = Kind::ALL.into_iter().find(|kind| kind.as_str() == taken.kind);
+                let kind = ObjectKind::ALL.into_iter().find(|kind| kind.as_str() == taken.kind);
                 match (kind, taken) {
                     (Some(kind), NameTaken { name, state: Some(state), difference: None, .. }) => {
                         TypedRemedy::taken(kind, name, state.into()).into()

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use backcast_core::{Base, Interrupt, Kind, LockError, Observed, SegmentError, TableError};
+use backcast_core::{Base, Interrupt, LockError, ObjectKind, Observed, SegmentError, TableError};
 use backcast_persist::StoreError;
 use thiserror::Error;
 
@@ -58,12 +58,12 @@ enum RmError {
         "{kind} `{name}` is held by {holders}; end its holders, or remove it under its users with \
          --force (they keep their memory, no other process can attach)"
     )]
-    Held { kind: Kind, name: String, holders: String },
+    Held { kind: ObjectKind, name: String, holders: String },
     #[error(
         "{kind} `{name}` cannot be opened, so it may be held: {why}; `backcast rm {name} --force` \
          removes it all the same"
     )]
-    Unopened { kind: Kind, name: String, why: String },
+    Unopened { kind: ObjectKind, name: String, why: String },
     #[error("{0}; `backcast rm NAME --table TABLE --force` removes the table all the same")]
     Locked(LockError),
     #[error(transparent)]
@@ -109,9 +109,9 @@ pub(crate) fn run(
             }
         }
     }
-    let kind: Option<Kind> = args.kind.map(Into::into);
+    let kind: Option<ObjectKind> = args.kind.map(Into::into);
     let info = find(base, &args.name, kind)?;
-    match backcast_core::remove(base, info.kind, &info.name, args.force) {
+    match backcast_core::remove_object(base, info.kind, &info.name, args.force) {
         Ok(removed) => Removed::object(&removed, false).print(console),
         Err(SegmentError::InUse { .. }) => {
             // An object that cannot be opened counts as held.
@@ -138,7 +138,7 @@ fn remove_table(
     base: &Base,
     console: &mut Console<'_>,
 ) -> Result<Exit, CommandError> {
-    let info = find(base, &args.name, Some(Kind::Ring))?;
+    let info = find(base, &args.name, Some(ObjectKind::Ring))?;
     let path = info.path.join(format!("table-{table}.dat"));
     let bytes = path.symlink_metadata().map_or(0, |file| file.len());
     let signals = Arc::new(Signals::listen()?);

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use backcast_core::plumbing::printable;
-use backcast_core::{Base, ObjectInfo, holders, processes_in_words};
+use backcast_core::{Base, ObjectInfo, object_holders, processes_in_words};
 use backcast_persist::StoreError;
 use serde::Serialize;
 
@@ -89,7 +89,7 @@ pub(crate) fn run(
     }
     let info = find(base, &args.name, args.kind.map(Into::into))?;
     // Found before a panel is opened, which holds it.
-    let holder_pids = holders(std::slice::from_ref(&info)).remove(0);
+    let holder_pids = object_holders(std::slice::from_ref(&info)).remove(0);
     let entry = Entry::open_counted(base, info, TableScan::Whole);
     let Some(Entry { info, state, content, persist, distributions, .. }) = entry else {
         // The object was removed between look-up and opening. The second look-up reports it.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use backcast_core::Ring;
-use backcast_persist::{FollowState, Mode};
+use backcast_persist::{FollowState, PersistMode};
 use serde::{Deserialize, Serialize};
 
 use super::spec::asked;
@@ -89,7 +89,7 @@ impl PersistReport {
         let published = ring.rows_published();
         let Some((mut report, inner)) = written(dir).filter(|(_, inner)| inner.uuid == uuid(ring))
         else {
-            let mode = asked(dir).filter(|mode| *mode != Mode::Off)?.to_string();
+            let mode = asked(dir).filter(|mode| *mode != PersistMode::Off)?.to_string();
             return Some(Self { mode, behind_rows: published, ..Self::default() });
         };
         let before = report.behind_rows;

@@ -1,6 +1,8 @@
 //! Evicts unused rings: saves them and frees their memory.
 
-use backcast_core::{Base, Kind, ObjectInfo, Observed, SegmentError, list, remove_unheld};
+use backcast_core::{
+    Base, ObjectInfo, ObjectKind, Observed, SegmentError, list_objects, remove_unheld_object,
+};
 use backcast_persist::{Snapshot, Store, StoreError};
 use serde_json::{Value, json};
 
@@ -20,9 +22,9 @@ pub(crate) const MEMFD: &str = "memfd";
 /// Evicts the least recently used ring that is persistent, not held and not `but`. Returns false if
 /// there is none. The caller holds the lock of `Shared::turn`.
 pub(crate) fn evict_one(shared: &Shared, but: &str) -> Result<bool, Refusal> {
-    let mut idle: Vec<(u64, ObjectInfo)> = list(&shared.base)?
+    let mut idle: Vec<(u64, ObjectInfo)> = list_objects(&shared.base)?
         .into_iter()
-        .filter(|info| info.kind == Kind::Ring && !info.building && !info.held)
+        .filter(|info| info.kind == ObjectKind::Ring && !info.building && !info.held)
         .filter(|info| info.persistent && !is_garbage(info) && info.name != but)
         .filter_map(|info| Some((last_use(&shared.base, &info.name)?, info)))
         .collect();
@@ -64,7 +66,7 @@ fn evict(shared: &Shared, info: &ObjectInfo) -> Result<bool, Refusal> {
         }
         // No process can attach during this check, so the snapshot has all rows.
         let sure = || spans() == saved;
-        match remove_unheld(&shared.base, Kind::Ring, name, sure) {
+        match remove_unheld_object(&shared.base, ObjectKind::Ring, name, sure) {
             Ok(Some(removed)) => {
                 // Also frees the memory of removed rings: if this one was in memfds, the daemon
                 // still holds it.

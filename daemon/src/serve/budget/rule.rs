@@ -1,7 +1,9 @@
 //! Decides whether a new or a larger ring fits the budget. If it does not, makes room for it, makes
 //! it smaller, or refuses it, as [`WhenFull`] says.
 
-use backcast_core::{Capacity, ObjectInfo, Ring, RingOptions, Schema, collect, list};
+use backcast_core::{
+    Capacity, ObjectInfo, Ring, RingOptions, Schema, collect_garbage, list_objects,
+};
 
 use super::evict::evict_one;
 use super::{WhenFull, explain, used};
@@ -12,15 +14,15 @@ use crate::serve::shared::{CurrentSettings, Shared, add};
 /// refusal if the ring still does not fit. The caller holds the lock of `Shared::turn`.
 pub(crate) fn room(shared: &Shared, name: &str, asked_bytes: u64) -> Result<(), Refusal> {
     let (base, live) = (&shared.base, shared.live());
-    if fits(&live, &list(base)?, asked_bytes) {
+    if fits(&live, &list_objects(base)?, asked_bytes) {
         return Ok(());
     }
-    add(&shared.tally.orphans_removed, collect(base)?.len() as u64);
+    add(&shared.tally.orphans_removed, collect_garbage(base)?.len() as u64);
     // A ring that exceeds the whole budget evicts no other.
     if asked_bytes <= live.budget_bytes && live.when_full == WhenFull::Evict {
-        while !fits(&live, &list(base)?, asked_bytes) && evict_one(shared, name)? {}
+        while !fits(&live, &list_objects(base)?, asked_bytes) && evict_one(shared, name)? {}
     }
-    let objects = list(base)?;
+    let objects = list_objects(base)?;
     if fits(&live, &objects, asked_bytes) {
         Ok(())
     } else {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use backcast_core::Observed;
-use backcast_persist::{FollowOptions, FollowState, Follower, Mode, Store};
+use backcast_persist::{FollowOptions, FollowState, Follower, PersistMode, Store};
 
 use super::options::PersistOptions;
 use crate::objects::persist::{PersistReport, asked};
@@ -44,7 +44,7 @@ impl Keeper {
         let ring = observed.ring();
         let Some(dir) = ring.path().filter(|_| !ring.is_snapshot()) else { return Ok(()) };
         let options = settings.of(name, asked(dir));
-        if options.mode == Mode::Off {
+        if options.mode == PersistMode::Off {
             self.end(name);
             PersistReport::remove(dir);
             return Ok(());

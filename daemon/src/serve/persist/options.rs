@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use backcast_persist::{FollowOptions, Keep, Mode, Store, StoreError};
+use backcast_persist::{FollowOptions, Keep, PersistMode, Store, StoreError};
 
 use super::span::{ByteLimit, TimeSpan};
 use crate::text::parse::whole;
@@ -29,7 +29,7 @@ pub struct PersistOptions {
 impl Default for PersistOptions {
     /// Returns settings that persist only rings whose creators set a mode.
     fn default() -> Self {
-        let all = FollowOptions { mode: Mode::Off, ..FollowOptions::default() };
+        let all = FollowOptions { mode: PersistMode::Off, ..FollowOptions::default() };
         Self { store: None, all, rings: BTreeMap::new() }
     }
 }
@@ -41,7 +41,7 @@ impl PersistOptions {
     }
 
     /// Returns the settings of a ring whose creator set the mode `asked`.
-    pub(crate) fn of(&self, name: &str, asked: Option<Mode>) -> FollowOptions {
+    pub(crate) fn of(&self, name: &str, asked: Option<PersistMode>) -> FollowOptions {
         let mode = asked.unwrap_or(self.all.mode);
         self.rings.get(name).copied().unwrap_or(FollowOptions { mode, ..self.all })
     }
@@ -53,7 +53,7 @@ pub(crate) struct GivenPersist {
     /// Persist rings automatically: off, periodic, continuous, or block (continuous, and writers
     /// wait rather than overwrite rows that are not on disk) [default: as each ring was created].
     #[arg(long = "persist-mode", value_name = "MODE")]
-    pub(crate) mode: Option<Mode>,
+    pub(crate) mode: Option<PersistMode>,
     /// Directory of the snapshots [default: that of `backcast save`].
     #[arg(long = "persist-store", value_name = "DIR")]
     pub(crate) store: Option<PathBuf>,

@@ -4,7 +4,7 @@ use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use backcast_budget::Stop;
-use backcast_core::{Capacity, Exist, Ring, list};
+use backcast_core::{Capacity, Exist, Ring, list_objects};
 use backcast_daemon::ClientError;
 
 use super::rings::{ROWS, bytes, options};
@@ -15,7 +15,7 @@ use crate::shelf::{Holder, Shelf, schema};
 const CREATORS: usize = 16;
 
 pub(crate) fn used(shelf: &Shelf) -> u64 {
-    list(&shelf.base()).unwrap().iter().map(|info| info.bytes).sum()
+    list_objects(&shelf.base()).unwrap().iter().map(|info| info.bytes).sum()
 }
 
 /// The most bytes that all objects have at a time, until stopped. Two equal lists show the objects
@@ -24,7 +24,7 @@ pub(crate) fn most_used(shelf: &Shelf, done: &AtomicBool) -> u64 {
     let mut most = 0;
     let mut before = Vec::new();
     while !done.load(Relaxed) {
-        let now = list(&shelf.base()).unwrap();
+        let now = list_objects(&shelf.base()).unwrap();
         if now == before {
             most = most.max(now.iter().map(|info| info.bytes).sum());
         }

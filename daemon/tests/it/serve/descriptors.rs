@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use backcast_budget::skipped;
-use backcast_core::{Ring, StepColumns, Writer, WriterOptions, list};
+use backcast_core::{Ring, StepColumns, Writer, WriterOptions, list_objects};
 use backcast_daemon::Client;
 
 use super::running::{Running, until};
@@ -66,7 +66,8 @@ fn a_process_in_another_mount_namespace_joins_and_writes() {
     assert!(inside.status.success() && text.contains("wrote a row"), "{text}");
     assert_eq!(ring.stats().rows_published, 1);
     // The process could not remove its ring, whose directory it does not see; the daemon does.
-    let left = || list(&shelf.base()).unwrap().iter().any(|info| info.name == "from-inside");
+    let left =
+        || list_objects(&shelf.base()).unwrap().iter().any(|info| info.name == "from-inside");
     until("the other process's ring is collected", || {
         daemon.client().gc().unwrap();
         !left()

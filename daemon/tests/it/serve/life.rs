@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 
-use backcast_core::{Base, Ring, list};
+use backcast_core::{Base, Ring, list_objects};
 use backcast_daemon::{Client, ClientError};
 use rustix::process::Signal;
 
@@ -176,7 +176,7 @@ fn orphans_go_by_themselves_and_what_is_held_or_kept_stays() {
     let daemon = Running::spawn(&shelf, &["--interval", "50ms"]);
     // What is being removed has no name.
     let names = || -> Vec<String> {
-        let named = list(&shelf.base()).unwrap().into_iter().filter(|info| !info.building);
+        let named = list_objects(&shelf.base()).unwrap().into_iter().filter(|info| !info.building);
         named.map(|info| info.name).collect()
     };
     assert_eq!(names(), ["held", "pong", "twin", "prices", "twin"]);
@@ -201,13 +201,13 @@ fn rings_end_with_their_users_despite_the_daemon() {
         let joined = daemon.client().attach("brief").unwrap();
         daemon.client().stats("brief").unwrap();
         drop(ring);
-        assert_eq!(list(&shelf.base()).unwrap().len(), 1, "still joined");
+        assert_eq!(list_objects(&shelf.base()).unwrap().len(), 1, "still joined");
         drop(joined);
-        until("it is gone", || list(&shelf.base()).unwrap().is_empty());
+        until("it is gone", || list_objects(&shelf.base()).unwrap().is_empty());
         let (ring, granted) = daemon.client().create("asked", &schema(), &shelf.options()).unwrap();
         assert!(granted.made && !granted.shrunk());
         drop(ring);
-        until("it is gone", || list(&shelf.base()).unwrap().is_empty());
+        until("it is gone", || list_objects(&shelf.base()).unwrap().is_empty());
     }
 }
 

@@ -1,7 +1,7 @@
 //! Rings in sealed memfds: the daemon keeps them, and finds them again after it was killed.
 #![cfg(target_os = "linux")]
 
-use backcast_core::{Ring, RingOptions, WriterOptions, list};
+use backcast_core::{Ring, RingOptions, WriterOptions, list_objects};
 use backcast_daemon::ClientError;
 use rustix::process::Signal;
 
@@ -91,7 +91,7 @@ fn a_killed_daemon_takes_nothing_along_that_others_have() {
     drop(again);
     let ended = heir.end(Signal::TERM);
     assert_eq!(ended.status, Some(0), "{}", ended.err);
-    assert!(list(&shelf.base()).unwrap().is_empty(), "nobody has it any more");
+    assert!(list_objects(&shelf.base()).unwrap().is_empty(), "nobody has it any more");
 }
 
 #[test]

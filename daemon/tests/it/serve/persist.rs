@@ -4,7 +4,7 @@
 use backcast_core::{
     AutoresetMode, Base, Exist, LanePolicy, Ring, StepColumns, Writer, WriterOptions,
 };
-use backcast_persist::{LoadOptions, Mode, Store};
+use backcast_persist::{LoadOptions, PersistMode, Store};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -56,7 +56,8 @@ fn a_ring_goes_to_disk_under_one_daemon_after_the_other() {
     let args = ["--interval", "50ms", "--persist-flush", "20ms", "--metrics", "127.0.0.1:0"];
     let daemon = Running::spawn(&shelf, &args);
     let options = shelf.options().persistent(true);
-    let made = daemon.client().create_persisted("pong", &schema(), &options, Mode::Continuous);
+    let made =
+        daemon.client().create_persisted("pong", &schema(), &options, PersistMode::Continuous);
     let (ring, _) = made.unwrap();
     let mut writer =
         ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap();
@@ -97,7 +98,7 @@ fn a_writer_waits_for_the_disk_and_for_no_dead_daemon() {
     let daemon = Running::spawn(&shelf, &args);
     let wait = std::time::Duration::from_secs(60);
     let options = shelf.options().lanes(1).lane_policy(LanePolicy::Block(wait));
-    let made = daemon.client().create_persisted("pong", &schema(), &options, Mode::Block);
+    let made = daemon.client().create_persisted("pong", &schema(), &options, PersistMode::Block);
     let (ring, _) = made.unwrap();
     until("it is followed", || !ring.stats().pins.is_empty());
     let pins = ring.stats().pins;

@@ -1,8 +1,8 @@
 //! Saving, loading and evicting through the daemon.
 
-use backcast_core::{Exist, Kind, Ring, StepColumns, WriterOptions, list};
+use backcast_core::{Exist, ObjectKind, Ring, StepColumns, WriterOptions, list_objects};
 use backcast_daemon::{ClientError, Code};
-use backcast_persist::Mode;
+use backcast_persist::PersistMode;
 
 use super::running::{Running, until};
 use crate::shelf::{Shelf, schema};
@@ -83,13 +83,13 @@ fn unused_rings_are_evicted_and_restored() {
     let daemon = Running::spawn(&shelf, &["--budget", &budget, "--when-full", "evict"]);
     let client = daemon.client();
     let there = || -> Vec<String> {
-        let objects = list(&shelf.base()).unwrap();
+        let objects = list_objects(&shelf.base()).unwrap();
         assert!(objects.iter().map(|info| info.bytes).sum::<u64>() <= 2 * bytes + bytes / 2);
-        objects.into_iter().filter(|o| o.kind == Kind::Ring).map(|o| o.name).collect()
+        objects.into_iter().filter(|o| o.kind == ObjectKind::Ring).map(|o| o.name).collect()
     };
     let mut contents = Vec::new();
     for (name, number) in [("a", 1.0), ("b", 2.0)] {
-        let made = client.create_persisted(name, &schema(), &options, Mode::Off);
+        let made = client.create_persisted(name, &schema(), &options, PersistMode::Off);
         let (ring, _) = made.unwrap();
         append(&ring, 20, number);
         contents.push(content(&ring));

@@ -1,8 +1,8 @@
 //! Windows of drawn transitions against the panel, in both layouts.
 
 use backcast_market::{
-    Layout, Panel, Selection, TransitionBatch, TransitionError, TransitionOptions, TransitionRing,
-    TransitionShape, TransitionSide, WindowError, Windows,
+    Panel, TransitionBatch, TransitionError, TransitionLayout, TransitionOptions, TransitionRing,
+    TransitionSelection, TransitionShape, TransitionSide, TransitionWindows, WindowError,
 };
 
 use super::{numbered, panel, ring, shape};
@@ -32,9 +32,10 @@ fn windows_are_the_panels_in_both_layouts_shared_or_apart_by_any_number_of_threa
             (4_000, 5, 3, true, &columns),
         ] {
             ring.draw_into(size, &mut batch).unwrap();
-            for layout in [Layout::Ticker, Layout::Batched] {
-                let windows = Windows { history, future, lead: 1, layout, apart };
-                let selection = Selection { macros: macros.clone(), columns: columns.clone() };
+            for layout in [TransitionLayout::Ticker, TransitionLayout::Batched] {
+                let windows = TransitionWindows { history, future, lead: 1, layout, apart };
+                let selection =
+                    TransitionSelection { macros: macros.clone(), columns: columns.clone() };
                 compare(&mut ring, &batch, windows, &selection);
             }
         }
@@ -42,9 +43,10 @@ fn windows_are_the_panels_in_both_layouts_shared_or_apart_by_any_number_of_threa
         for first in [0, 1] {
             let alike = ring.get(&(first..1_200).step_by(4).collect::<Vec<_>>()).unwrap();
             assert!(alike.tokens.chunks_exact(2).all(|tokens| *tokens == alike.tokens[..2]));
-            for layout in [Layout::Ticker, Layout::Batched] {
-                let windows = Windows { history: 3, future: 2, lead: 1, layout, apart: false };
-                let selection = Selection { macros: macros.clone(), columns: None };
+            for layout in [TransitionLayout::Ticker, TransitionLayout::Batched] {
+                let windows =
+                    TransitionWindows { history: 3, future: 2, lead: 1, layout, apart: false };
+                let selection = TransitionSelection { macros: macros.clone(), columns: None };
                 compare(&mut ring, &alike, windows, &selection);
             }
         }
@@ -54,8 +56,8 @@ fn windows_are_the_panels_in_both_layouts_shared_or_apart_by_any_number_of_threa
 fn compare(
     ring: &mut TransitionRing,
     batch: &TransitionBatch,
-    windows: Windows,
-    selection: &Selection,
+    windows: TransitionWindows,
+    selection: &TransitionSelection,
 ) {
     let plan = ring.plan(batch, windows, selection).unwrap();
     // A next day that futures do not show is shown as the next state's own day.
@@ -89,14 +91,14 @@ fn compare(
                     Some(selection.macros[slot - plan.own()])
                 } else {
                     match windows.layout {
-                        Layout::Batched => Some(u32::from(own[slot]) - 1),
-                        Layout::Ticker => Some(plan.unique()[slot])
+                        TransitionLayout::Batched => Some(u32::from(own[slot]) - 1),
+                        TransitionLayout::Ticker => Some(plan.unique()[slot])
                             .filter(|ticker| own.iter().any(|own| u32::from(*own) == ticker + 1)),
                     }
                 };
                 let cell = match windows.layout {
-                    Layout::Ticker => slot * batch.len() + sample,
-                    Layout::Batched => sample * slots + slot,
+                    TransitionLayout::Ticker => slot * batch.len() + sample,
+                    TransitionLayout::Batched => sample * slots + slot,
                 };
                 for place in day_at - windows.history..day_at + 1 + windows.future {
                     let own_day = i64::from(batch.days_of(sample)[side as usize]);
@@ -126,8 +128,9 @@ fn a_next_day_that_does_not_follow_takes_a_copy_of_its_own() {
     let mut batch = numbered(0, 6);
     batch.days[5] = 17;
     ring.add(&batch).unwrap();
-    let windows = Windows { history: 2, future: 1, ..Windows::default() };
-    let plan = |of: &[i64]| ring.plan(&ring.get(of).unwrap(), windows, &Selection::default());
+    let windows = TransitionWindows { history: 2, future: 1, ..TransitionWindows::default() };
+    let plan =
+        |of: &[i64]| ring.plan(&ring.get(of).unwrap(), windows, &TransitionSelection::default());
     assert_eq!(plan(&[0, 1, 3]).unwrap().arenas(), 1);
     assert_eq!(plan(&[0, 2, 3]).unwrap().arenas(), 2);
 }
@@ -140,9 +143,9 @@ fn a_batch_is_filled_by_any_ring_of_its_panel_whatever_the_sizes_of_its_transiti
     let options = TransitionOptions::with_capacity(5);
     let mut other = TransitionRing::create(drawn.panel().clone(), wider, options).unwrap();
     let batch = drawn.get(&(0..40).collect::<Vec<_>>()).unwrap();
-    for layout in [Layout::Ticker, Layout::Batched] {
-        let windows = Windows { history: 3, future: 2, lead: 1, layout, apart: true };
-        let selection = Selection { macros: vec![5], columns: None };
+    for layout in [TransitionLayout::Ticker, TransitionLayout::Batched] {
+        let windows = TransitionWindows { history: 3, future: 2, lead: 1, layout, apart: true };
+        let selection = TransitionSelection { macros: vec![5], columns: None };
         let plan = drawn.plan(&batch, windows, &selection).unwrap();
         let filled_by = |ring: &mut TransitionRing| {
             let floats: usize = plan.arena_shape().iter().product();
@@ -164,8 +167,8 @@ fn windows_of_many_times_the_panel_are_refused() {
     let batch = ring.get(&[1, 2]).unwrap();
     let most = ring.panel().longest_window();
     let plan = |history, future, lead| {
-        let windows = Windows { history, future, lead, ..Windows::default() };
-        ring.plan(&batch, windows, &Selection::default())
+        let windows = TransitionWindows { history, future, lead, ..TransitionWindows::default() };
+        ring.plan(&batch, windows, &TransitionSelection::default())
     };
     plan(most, most, most).unwrap();
     for (history, future, lead) in [(most + 1, 1, 0), (1, usize::MAX, 0), (0, 0, most + 1)] {

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use backcast_core::{ArenaBlock, ArenaPool, BatchBuffers, DType};
 use backcast_market::{
-    Layout, MarketPlan, Panel, Selection, TransitionBatch, TransitionRing, TransitionShape,
-    TransitionSide,
+    MarketPlan, Panel, TransitionBatch, TransitionLayout, TransitionRing, TransitionSelection,
+    TransitionShape, TransitionSide,
 };
 use numpy::PyUntypedArray;
 use numpy::prelude::*;
@@ -25,7 +25,7 @@ const PRICES: isize = 5;
 
 /// Names of a batch's parts: tickers, macro tickers and indicators.
 pub(crate) struct BatchNames {
-    pub(crate) selection: Selection,
+    pub(crate) selection: TransitionSelection,
     pub(crate) indicators: Vec<String>,
     /// All tickers as Python strings, in the panel's order.
     pub(crate) tickers: Vec<Py<PyAny>>,
@@ -145,7 +145,7 @@ fn fill(
     ring: &mut TransitionRing,
     plan: &MarketPlan,
     batch: &TransitionBatch,
-    selection: &Selection,
+    selection: &TransitionSelection,
     mut buffers: Vec<&mut [u8]>,
 ) {
     let columns = buffers.split_off(columns_at(plan));
@@ -380,13 +380,13 @@ impl<'py> Shown<'py> {
         for side in [TransitionSide::State, TransitionSide::Next] {
             let (state, mask) = (PyDict::new(py), PyDict::new(py));
             match plan.windows().layout {
-                Layout::Ticker => self.by_ticker(py, plan, names, side, &state, &mask)?,
-                Layout::Batched => self.batched(py, plan, side, &state, &mask)?,
+                TransitionLayout::Ticker => self.by_ticker(py, plan, names, side, &state, &mask)?,
+                TransitionLayout::Batched => self.batched(py, plan, side, &state, &mask)?,
             }
             self.portfolio(py, side, &state)?;
             state.set_item(intern!(py, "tickers"), &tickers)?;
             let unique = plan.unique().iter().filter_map(|at| names.tickers.get(*at as usize));
-            if plan.windows().layout == Layout::Ticker {
+            if plan.windows().layout == TransitionLayout::Ticker {
                 state.set_item(intern!(py, "unique_tickers"), PyList::new(py, unique)?)?;
             }
             let macros = names.selection.macros.iter();

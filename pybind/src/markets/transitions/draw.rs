@@ -1,7 +1,7 @@
 //! Reads of a ring's transitions: batches, indices, single transitions and rows of the market.
 
 use backcast_market::{
-    Panel, TransitionBatch, TransitionError, TransitionRing as CoreRing, Windows,
+    Panel, TransitionBatch, TransitionError, TransitionRing as CoreRing, TransitionWindows,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict};
@@ -33,7 +33,7 @@ impl TransitionRing {
     ) -> Result<Bound<'py, PyAny>, Failure> {
         let batch_size = count(batch_size, "batch_size", 1, ErrorClass::Sample)? as usize;
         let layout = layout_of(layout)?;
-        let windows = Windows {
+        let windows = TransitionWindows {
             history: count(history_length, "history_length", 0, ErrorClass::Sample)? as usize,
             future: count(future_length, "future_length", 0, ErrorClass::Sample)? as usize,
             lead: self.lead,
@@ -180,7 +180,7 @@ impl TransitionRing {
 }
 
 /// Refuses windows that are many times as long as the panel, before anything is drawn.
-fn whole_window(panel: &Panel, windows: Windows) -> Result<(), Failure> {
+fn whole_window(panel: &Panel, windows: TransitionWindows) -> Result<(), Failure> {
     let days = windows.history.saturating_add(windows.future).saturating_add(1);
     let (known, limit) = (panel.days(), panel.longest_window());
     if days <= limit {

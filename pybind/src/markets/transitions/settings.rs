@@ -1,7 +1,7 @@
 //! Settings of a ring of transitions, read from Python.
 
 use backcast_core::plumbing::closest_name;
-use backcast_market::{Layout, PriceColumn, Selection};
+use backcast_market::{PriceColumn, TransitionLayout, TransitionSelection};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
@@ -45,7 +45,7 @@ pub(super) fn names(
         }
         Some(columns)
     };
-    let selection = Selection { macros, columns };
+    let selection = TransitionSelection { macros, columns };
     Ok(BatchNames { selection, indicators, tickers: ticker_names(py, panel)? })
 }
 
@@ -71,11 +71,11 @@ pub(super) fn threads_of(given: Argument<i128>) -> Result<usize, Failure> {
     Ok(count_in(given, "threads", 1..=256, ErrorClass::Argument)? as usize)
 }
 
-pub(super) fn layout_of(given: Argument<String>) -> Result<Layout, Failure> {
+pub(super) fn layout_of(given: Argument<String>) -> Result<TransitionLayout, Failure> {
     const CHOICE: &str = "\"ticker\" or \"batched\"";
     match given.get("layout", CHOICE)?.as_str() {
-        "ticker" => Ok(Layout::Ticker),
-        "batched" => Ok(Layout::Batched),
+        "ticker" => Ok(TransitionLayout::Ticker),
+        "batched" => Ok(TransitionLayout::Batched),
         other => {
             let message = format!("layout is '{other}'; give {CHOICE}");
             Err(Failure::new(ErrorClass::Argument, message))

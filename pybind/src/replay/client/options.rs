@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use backcast_core::{Ring, RingOptions, Schema};
-use backcast_persist::Mode;
+use backcast_persist::PersistMode;
 use backcast_pybind_macros::exact_arguments;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyTuple};
@@ -19,7 +19,7 @@ use crate::error::{Failure, bad_argument};
 pub(crate) struct DaemonOptions {
     client: Py<Client>,
     memfd: bool,
-    persist: Option<Mode>,
+    persist: Option<PersistMode>,
 }
 
 impl PartialEq for DaemonOptions {
@@ -152,7 +152,7 @@ impl Client {
 }
 
 /// Reads the `persist` argument.
-fn mode(given: Argument<String>) -> Result<Mode, Failure> {
+fn mode(given: Argument<String>) -> Result<PersistMode, Failure> {
     const CHOICE: &str = "\"off\", \"periodic\", \"continuous\" or \"block\"";
     let text = given.get("persist", CHOICE)?;
     text.parse().map_err(|_| bad_argument(format!("persist is '{text}'; give {CHOICE}")))

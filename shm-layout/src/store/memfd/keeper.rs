@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, Dir, renameat, symlinkat, unlinkat};
 
 use super::{KeptMemfds, Link, is_link, open};
-use crate::error::Kind;
+use crate::error::ObjectKind;
 use crate::error::SegmentError;
 use crate::layout::names::Base;
 use crate::os::byte_lock::{LockFile, LockMode};
@@ -53,7 +53,7 @@ impl MemfdKeeper {
             other => other?,
         };
         let (mut seen, mut failed) = (Vec::new(), Vec::new());
-        let suffix = Kind::Ring.as_str();
+        let suffix = ObjectKind::Ring.as_str();
         for name in place.entries()?.keys() {
             let path = place.path_of(name);
             let is_ring = path.extension().is_some_and(|extension| extension == suffix);
@@ -100,7 +100,7 @@ impl MemfdKeeper {
             ring.memory.take_from(has);
             return ring.tend();
         }
-        let lock = files::open(&dir, Kind::Ring.lock_file(), path, Access::ReadWrite, None)?;
+        let lock = files::open(&dir, ObjectKind::Ring.lock_file(), path, Access::ReadWrite, None)?;
         let lock = LockFile::new(lock);
         let (path, memory) = (path.to_owned(), KeptMemfds::looked_for_once());
         memory.take_from(has);

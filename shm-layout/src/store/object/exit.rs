@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::removal::{collect_one, tidy};
-use super::{HOLD_BYTE, Kind};
+use super::{HOLD_BYTE, ObjectKind};
 use crate::os::exit_release;
 
 /// Stops holding every object, and removes those that nobody holds any more and that are not
@@ -21,7 +21,7 @@ pub(super) fn leave_all() {
 }
 
 /// Returns the kind of the object at a path, by the path. A removed one has no path.
-fn kind_of(path: &Path) -> Option<Kind> {
+fn kind_of(path: &Path) -> Option<ObjectKind> {
     let extension = path.extension()?.to_str()?;
-    Kind::ALL.into_iter().find(|kind| kind.as_str() == extension)
+    ObjectKind::ALL.into_iter().find(|kind| kind.as_str() == extension)
 }

@@ -12,7 +12,7 @@ use super::place::{self, CheckedDir};
 use super::{
     BUILDING_PREFIX, DEAD_PREFIX, HOLD_BYTE, KEEP_BYTE, PERSISTENT_FILE, is_in_memfds, is_missing,
 };
-use crate::error::{IoCause, Kind, SegmentError, closest_name};
+use crate::error::{IoCause, ObjectKind, SegmentError, closest_name};
 use crate::layout::names::Base;
 use crate::os::byte_lock::LockFile;
 use crate::os::files;
@@ -28,7 +28,7 @@ pub struct ObjectInfo {
     /// died.
     pub name: String,
     /// Ring, panel or parameters.
-    pub kind: Kind,
+    pub kind: ObjectKind,
     /// The object's directory.
     pub path: PathBuf,
     /// Bytes allocated.
@@ -50,7 +50,7 @@ const LOOKS: usize = 8;
 /// exist has none. An object that is named or removed meanwhile is listed once, or not at all.
 ///
 /// Fails if the process runs out of files or memory: no object is left out because of that.
-pub fn list(base: &Base) -> Result<Vec<ObjectInfo>, SegmentError> {
+pub fn list_objects(base: &Base) -> Result<Vec<ObjectInfo>, SegmentError> {
     let place = match CheckedDir::open(base.path()) {
         Err(error) if is_missing(&error) => return Ok(Vec::new()),
         other => other?,
@@ -73,7 +73,7 @@ pub fn list(base: &Base) -> Result<Vec<ObjectInfo>, SegmentError> {
 /// Returns the processes of this user that hold each of these objects, by the kernel's locks. Empty
 /// where the system does not tell. Reads the descriptors of all processes of this user, once.
 #[must_use]
-pub fn holders(objects: &[ObjectInfo]) -> Vec<Vec<u32>> {
+pub fn object_holders(objects: &[ObjectInfo]) -> Vec<Vec<u32>> {
     let lock = |info: &ObjectInfo| {
         let (place, name) = CheckedDir::of(&info.path).ok()?;
         lock_of(&place.open_dir(name).ok()?, &info.path, info.kind).ok()?
@@ -85,8 +85,8 @@ pub fn holders(objects: &[ObjectInfo]) -> Vec<Vec<u32>> {
 }
 
 /// Returns the error for a name that does not exist, with the most similar name.
-pub(super) fn missing(base: &Base, kind: Kind, name: &str) -> SegmentError {
-    let mut named = list(base).unwrap_or_default();
+pub(super) fn missing(base: &Base, kind: ObjectKind, name: &str) -> SegmentError {
+    let mut named = list_objects(base).unwrap_or_default();
     named.retain(|info| !info.building);
     let other = named.iter().find(|info| info.kind != kind && info.name == name);
     let other = other.map(|info| info.kind);
@@ -110,17 +110,17 @@ fn describe_in(place: &CheckedDir, file_name: &OsStr) -> Result<Option<ObjectInf
     let Some(file_name) = file_name.to_str() else { return Ok(None) };
     let building = is_remnant(path);
     let named = file_name.rsplit_once('.').and_then(|(name, suffix)| {
-        Some((name, Kind::ALL.into_iter().find(|kind| kind.as_str() == suffix)?))
+        Some((name, ObjectKind::ALL.into_iter().find(|kind| kind.as_str() == suffix)?))
     });
     if (!building && named.is_none()) || !place.is_dir(file_name.as_ref()) {
         return Ok(None);
     }
     let dir = known(place.open_dir(file_name.as_ref()))?;
     let has = |name: &str| dir.as_ref().is_ok_and(|dir| memfd::exists(dir, name));
-    let has_lock = |kind: &Kind| has(kind.lock_file());
+    let has_lock = |kind: &ObjectKind| has(kind.lock_file());
     let (name, kind) = match named.filter(|_| !building) {
         Some(named) => named,
-        None => ("", Kind::ALL.into_iter().find(has_lock).unwrap_or(Kind::Ring)),
+        None => ("", ObjectKind::ALL.into_iter().find(has_lock).unwrap_or(ObjectKind::Ring)),
     };
     let memfd = dir.as_ref().is_ok_and(is_in_memfds);
     let lock = match &dir {
@@ -225,7 +225,7 @@ pub(super) fn is_remnant(path: &Path) -> bool {
 pub(super) fn lock_of(
     dir: &OwnedFd,
     path: &Path,
-    kind: Kind,
+    kind: ObjectKind,
 ) -> Result<Option<LockFile>, SegmentError> {
     match files::open(dir, kind.lock_file(), path, Access::ReadWrite, None) {
         Ok(fd) => Ok(Some(LockFile::new(fd))),

@@ -23,7 +23,7 @@ use rand::rngs::SysRng;
 
 pub(crate) use self::place::CheckedDir;
 use self::removal::{being_removed, bury, collect_one, delete, delete_open, dig, makes_room, tidy};
-use crate::error::Kind;
+use crate::error::ObjectKind;
 use crate::error::{OTHER_VERSION, SegmentError};
 use crate::layout::names::{Base, Exist, check_known};
 use crate::layout::origin;
@@ -34,8 +34,8 @@ use crate::store::memfd::{self, KeptMemfds};
 use crate::store::ring_files::{CTL, RingFolder};
 use crate::store::{params_files, sealed_segment};
 
-pub use listing::{ObjectInfo, holders, list};
-pub use removal::{collect, remove, remove_unheld};
+pub use listing::{ObjectInfo, list_objects, object_holders};
+pub use removal::{collect_garbage, remove_object, remove_unheld_object};
 
 /// Byte that every handle of an object locks.
 const HOLD_BYTE: u64 = 1;
@@ -51,7 +51,7 @@ const ATTEMPTS: u32 = 64;
 /// A handle on a named object. Dropping the last one of a non-persistent object removes it.
 #[derive(Debug)]
 pub(crate) struct Object {
-    kind: Kind,
+    kind: ObjectKind,
     name: String,
     path: PathBuf,
     dir: OwnedFd,
@@ -68,7 +68,7 @@ impl Object {
     /// `exist` allows it. Returns `true` if it was built.
     pub(crate) fn create(
         base: &Base,
-        kind: Kind,
+        kind: ObjectKind,
         name: &str,
         exist: Exist,
         persistent: bool,
@@ -144,7 +144,7 @@ impl Object {
 
     fn build(
         path: &Path,
-        kind: Kind,
+        kind: ObjectKind,
         name: &str,
         persistent: bool,
         make: &mut impl FnMut(&OwnedFd, &Path) -> Result<(), SegmentError>,
@@ -327,7 +327,7 @@ fn exists(target: &Path) -> Result<bool, SegmentError> {
     }
 }
 
-fn directory(base: &Base, kind: Kind, name: &str) -> PathBuf {
+fn directory(base: &Base, kind: ObjectKind, name: &str) -> PathBuf {
     base.path().join(format!("{name}.{kind}"))
 }
 
@@ -346,7 +346,7 @@ pub(crate) fn is_at(dir: impl AsFd, path: &Path) -> bool {
 /// Refuses to attach to an object that is not persistent if a persistent one was requested. The
 /// reverse is accepted.
 pub(crate) fn check_stays(
-    kind: Kind,
+    kind: ObjectKind,
     name: &str,
     stays: bool,
     asked: bool,
@@ -384,7 +384,7 @@ fn make_dir(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(path)
 }
 
-fn already_exists(path: &Path, kind: Kind, name: &str) -> SegmentError {
+fn already_exists(path: &Path, kind: ObjectKind, name: &str) -> SegmentError {
     let dir = CheckedDir::of(path).and_then(|(place, folder)| place.open_dir(folder));
     let persistent = dir.is_ok_and(|dir| is_persistent(&dir));
     let state = if is_of_other_version(path, kind) {
@@ -398,11 +398,11 @@ fn already_exists(path: &Path, kind: Kind, name: &str) -> SegmentError {
 }
 
 /// Returns whether an object was made by a version with another layout.
-fn is_of_other_version(path: &Path, kind: Kind) -> bool {
+fn is_of_other_version(path: &Path, kind: ObjectKind) -> bool {
     let name = match kind {
-        Kind::Ring => CTL,
-        Kind::Panel => sealed_segment::FILE,
-        Kind::Params => params_files::CTL,
+        ObjectKind::Ring => CTL,
+        ObjectKind::Panel => sealed_segment::FILE,
+        ObjectKind::Params => params_files::CTL,
     };
     let dir = CheckedDir::of(path).and_then(|(place, folder)| place.open_dir(folder));
     let opened = dir.and_then(|dir| files::open(&dir, name, path, Access::ReadOnly, None));

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::listing::missing;
 use super::place::CheckedDir;
 use super::{HOLD_BYTE, Object, directory, exit, is_at, is_missing, is_persistent};
-use crate::error::Kind;
+use crate::error::ObjectKind;
 use crate::error::SegmentError;
 use crate::layout::names::{Base, check_known};
 use crate::os::byte_lock::{LockFile, LockMode};
@@ -18,7 +18,7 @@ use crate::store::memfd::KeptMemfds;
 impl Object {
     /// Opens an object that exists and is not being removed. A non-persistent object without a
     /// holder counts as absent.
-    pub(crate) fn open(base: &Base, kind: Kind, name: &str) -> Result<Self, SegmentError> {
+    pub(crate) fn open(base: &Base, kind: ObjectKind, name: &str) -> Result<Self, SegmentError> {
         let (dir, path) = look_up(base, kind, name)?;
         join(dir, path, kind, name, || missing(base, kind, name))
     }
@@ -28,7 +28,7 @@ impl Object {
     pub(crate) fn open_at(
         dir: OwnedFd,
         path: PathBuf,
-        kind: Kind,
+        kind: ObjectKind,
         name: &str,
     ) -> Result<Self, SegmentError> {
         check_known(name)?;
@@ -39,7 +39,7 @@ impl Object {
 
     /// Opens an object without holding it: it is removed when its holders end, and removing or
     /// replacing it is not refused. Opened memory stays readable until this is dropped.
-    pub(crate) fn observe(base: &Base, kind: Kind, name: &str) -> Result<Self, SegmentError> {
+    pub(crate) fn observe(base: &Base, kind: ObjectKind, name: &str) -> Result<Self, SegmentError> {
         let (dir, path) = look_up(base, kind, name)?;
         let hold = lock_file(&dir, &path, kind, || missing(base, kind, name))?;
         let persistent = is_persistent(&dir);
@@ -53,7 +53,7 @@ impl Object {
     }
 }
 
-fn look_up(base: &Base, kind: Kind, name: &str) -> Result<(OwnedFd, PathBuf), SegmentError> {
+fn look_up(base: &Base, kind: ObjectKind, name: &str) -> Result<(OwnedFd, PathBuf), SegmentError> {
     check_known(name)?;
     let path = directory(base, kind, name);
     let opened = CheckedDir::of(&path).and_then(|(place, folder)| place.open_dir(folder));
@@ -66,7 +66,7 @@ fn look_up(base: &Base, kind: Kind, name: &str) -> Result<(OwnedFd, PathBuf), Se
 fn lock_file(
     dir: &OwnedFd,
     path: &Path,
-    kind: Kind,
+    kind: ObjectKind,
     missing: impl Fn() -> SegmentError,
 ) -> Result<LockFile, SegmentError> {
     let hold = files::open(dir, kind.lock_file(), path, Access::ReadWrite, None)
@@ -78,7 +78,7 @@ fn lock_file(
 fn join(
     dir: OwnedFd,
     path: PathBuf,
-    kind: Kind,
+    kind: ObjectKind,
     name: &str,
     missing: impl Fn() -> SegmentError,
 ) -> Result<Object, SegmentError> {

@@ -144,9 +144,9 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
     use super::*;
-    use crate::error::Kind;
+    use crate::error::ObjectKind;
     use crate::layout::names::{Base, Exist};
-    use crate::store::object::{Object, collect, list, remove};
+    use crate::store::object::{Object, collect_garbage, list_objects, remove_object};
 
     fn dir(path: &Path) {
         fs::DirBuilder::new().mode(0o700).create(path).unwrap();
@@ -170,13 +170,13 @@ mod tests {
         let (_at, base, mine) = planted();
         let before = fs::read_dir(&mine).unwrap().count();
         let make = |_: &OwnedFd, _: &Path| Ok(());
-        let create = Object::create(&base, Kind::Ring, "new", Exist::Error, false, make);
+        let create = Object::create(&base, ObjectKind::Ring, "new", Exist::Error, false, make);
         let refused = [
-            ("list", list(&base).map(drop)),
-            ("collect", collect(&base).map(drop)),
-            ("remove", remove(&base, Kind::Ring, "walk", true).map(drop)),
-            ("open", Object::open(&base, Kind::Ring, "walk").map(drop)),
-            ("observe", Object::observe(&base, Kind::Ring, "walk").map(drop)),
+            ("list", list_objects(&base).map(drop)),
+            ("collect", collect_garbage(&base).map(drop)),
+            ("remove", remove_object(&base, ObjectKind::Ring, "walk", true).map(drop)),
+            ("open", Object::open(&base, ObjectKind::Ring, "walk").map(drop)),
+            ("observe", Object::observe(&base, ObjectKind::Ring, "walk").map(drop)),
             ("create", create.map(drop)),
         ];
         for (call, result) in refused {
@@ -207,7 +207,7 @@ mod tests {
                 fs::write(mine(name).join(file), "").unwrap();
             }
         }
-        collect(&base).unwrap();
+        collect_garbage(&base).unwrap();
         let left: Vec<_> =
             CheckedDir::open(base.path()).unwrap().entries().unwrap().into_keys().collect();
         assert_eq!(left, [".dead-1", "empty.ring", "holiday.ring"]);
@@ -218,15 +218,20 @@ mod tests {
         let at = tempfile::tempdir().unwrap();
         let base = Base::at(at.path());
         let building = || -> Vec<bool> {
-            list(&base).unwrap().iter().filter(|info| info.building).map(|info| info.held).collect()
+            list_objects(&base)
+                .unwrap()
+                .iter()
+                .filter(|info| info.building)
+                .map(|info| info.held)
+                .collect()
         };
         let create = |exist, dies: bool| {
-            Object::create(&base, Kind::Ring, "new", exist, false, |dir, path| {
+            Object::create(&base, ObjectKind::Ring, "new", exist, false, |dir, path| {
                 files::make(dir, "lane-0000.dat", path)?;
                 if dies {
                     resume_unwind(Box::new("killed"));
                 }
-                let removed = collect(&base).unwrap();
+                let removed = collect_garbage(&base).unwrap();
                 let removed: Vec<_> =
                     removed.iter().map(|info| (info.building, info.held)).collect();
                 assert_eq!(removed, [(true, false)], "that of the killed creator");
@@ -255,7 +260,7 @@ mod tests {
         let grave = base.path().join(".dead-1");
         dir(&grave);
         symlink(&other, grave.join("lane-0000.dat")).unwrap();
-        collect(&base).unwrap();
+        collect_garbage(&base).unwrap();
         assert!(!grave.exists() && other.join("kept").exists());
     }
 }

@@ -7,13 +7,13 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use super::listing::{ObjectInfo, describe, is_remnant, known, list, lock_of, missing};
+use super::listing::{ObjectInfo, describe, is_remnant, known, list_objects, lock_of, missing};
 use super::place::{self, CheckedDir};
 use super::{
     ATTEMPTS, DEAD_PREFIX, HOLD_BYTE, KEEP_BYTE, directory, is_at, is_in_memfds, is_missing,
     is_persistent, random_word, unlinked,
 };
-use crate::error::Kind;
+use crate::error::ObjectKind;
 use crate::error::SegmentError;
 use crate::layout::names::{Base, check_known};
 use crate::os::byte_lock::{LockFile, LockMode};
@@ -26,9 +26,9 @@ const OUR_FILES: [&str; 13] = [
 ];
 
 /// Removes an object. A held one needs `force`; its holders keep their memory, under no name.
-pub fn remove(
+pub fn remove_object(
     base: &Base,
-    kind: Kind,
+    kind: ObjectKind,
     name: &str,
     force: bool,
 ) -> Result<ObjectInfo, SegmentError> {
@@ -46,9 +46,9 @@ pub fn remove(
 /// Removes an object without holders if `sure` returns true. `sure` is called when no process can
 /// attach any more; until it returns, the object counts as absent. Returns `None` if `sure`
 /// returned false. Fails if the object has a holder.
-pub fn remove_unheld(
+pub fn remove_unheld_object(
     base: &Base,
-    kind: Kind,
+    kind: ObjectKind,
     name: &str,
     sure: impl FnOnce() -> bool,
 ) -> Result<Option<ObjectInfo>, SegmentError> {
@@ -76,9 +76,9 @@ pub fn remove_unheld(
 ///
 /// Also removes unfinished objects of dead processes, and the lock and socket of a dead daemon.
 /// Returns the removed objects.
-pub fn collect(base: &Base) -> Result<Vec<ObjectInfo>, SegmentError> {
+pub fn collect_garbage(base: &Base) -> Result<Vec<ObjectInfo>, SegmentError> {
     let mut removed = Vec::new();
-    for info in list(base)? {
+    for info in list_objects(base)? {
         if collect_one(&info.path, info.kind)? {
             removed.push(info);
         }
@@ -91,7 +91,7 @@ pub fn collect(base: &Base) -> Result<Vec<ObjectInfo>, SegmentError> {
 /// Removes a directory of ours if it has no holder and is no persistent object. Returns `true` if
 /// it is removed. Fails if the process runs out of files or memory, which says nothing about the
 /// object.
-pub(super) fn collect_one(path: &Path, kind: Kind) -> Result<bool, SegmentError> {
+pub(super) fn collect_one(path: &Path, kind: ObjectKind) -> Result<bool, SegmentError> {
     let Ok(dir) = known(open_dir(path))? else { return Ok(false) };
     // An object that is being created or removed is not persistent yet, or not any more.
     let persistent = is_persistent(&dir) && !is_remnant(path);
@@ -145,7 +145,7 @@ fn is_left_by_us(dir: &OwnedFd, path: &Path) -> Result<bool, SegmentError> {
 }
 
 /// Returns whether another process is removing the object: only removers lock it exclusively.
-pub(super) fn being_removed(path: &Path, kind: Kind) -> bool {
+pub(super) fn being_removed(path: &Path, kind: ObjectKind) -> bool {
     let lock = open_dir(path).and_then(|dir| lock_of(&dir, path, kind));
     match lock {
         Ok(lock) => lock.is_none_or(|lock| lock.held_exclusively(HOLD_BYTE).unwrap_or(false)),

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::{RingBacking, RingStore};
-use crate::error::{Kind, SegmentError};
+use crate::error::{ObjectKind, SegmentError};
 use crate::layout::claimed_lane::ClaimedLane;
 use crate::layout::limiter_table::{LimitBytes, LimitCounts, WaitMark};
 use crate::layout::reader_table::AgeCounts;
@@ -170,7 +170,7 @@ impl RingStore {
             thread::sleep(LIMITS_PAUSE);
         }
         Err(SegmentError::InUse {
-            kind: Kind::Ring,
+            kind: ObjectKind::Ring,
             name: self.name().unwrap_or_default().to_owned(),
         })
     }

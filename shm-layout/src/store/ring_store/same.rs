@@ -1,7 +1,7 @@
 //! Whether an existing ring is the one that a program asks for.
 
 use super::RingStore;
-use crate::error::{Kind, SegmentError};
+use crate::error::{ObjectKind, SegmentError};
 use crate::layout::column::Column;
 use crate::layout::geometry::RingSpec;
 use crate::layout::lane_policy::LanePolicy;
@@ -10,7 +10,7 @@ use crate::layout::limiter_table::LimitBytes;
 impl RingStore {
     pub(crate) fn check_same(&self, name: &str, asked: &RingSpec) -> Result<(), SegmentError> {
         let different = |what: String| {
-            Err(SegmentError::Different { kind: Kind::Ring, name: name.to_owned(), what })
+            Err(SegmentError::Different { kind: ObjectKind::Ring, name: name.to_owned(), what })
         };
         let mine = &self.spec;
         for i in 0..mine.columns.len().max(asked.columns.len()) {

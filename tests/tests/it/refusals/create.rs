@@ -3,7 +3,8 @@
 use std::fs;
 
 use backcast_core::{
-    AutoresetMode, Capacity, DType, Exist, Kind, Ring, RingOptions, Schema, WriterOptions, remove,
+    AutoresetMode, Capacity, DType, Exist, ObjectKind, Ring, RingOptions, Schema, WriterOptions,
+    remove_object,
 };
 
 use crate::refusals::stage::{Stage, options, schema};
@@ -111,13 +112,13 @@ pub(crate) const ROWS: &[Row] = &[
     ),
     row(
         "a ring that is not there to be removed",
-        |s| refusal(remove(&s.base, Kind::Ring, "kep", false)),
+        |s| refusal(remove_object(&s.base, ObjectKind::Ring, "kep", false)),
         "NotFound",
         &["`kep`", "did you mean `kept`?"],
     ),
     row(
         "a ring in use to be removed",
-        |s| refusal(remove(&s.base, Kind::Ring, "pong", false)),
+        |s| refusal(remove_object(&s.base, ObjectKind::Ring, "pong", false)),
         "InUse",
         &["`pong`", "live process", "force"],
     ),

@@ -1,9 +1,9 @@
 //! Plans of single lanes.
 
+use super::super::end_flags;
 use super::super::episode_clock::{EpisodeClock, HeaderFields};
 use super::super::kept::KeptKind;
 use super::super::plan::*;
-use super::super::end_flags;
 use super::MODES;
 use crate::autoreset::AutoresetMode;
 use crate::row_flags::{FINAL, GAP, TERMINATED};

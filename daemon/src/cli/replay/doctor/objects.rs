@@ -30,7 +30,7 @@ impl ObjectSummary {
     /// Opens every object below `base`.
     pub(crate) fn take(base: &Base) -> Self {
         let mut summary = Self::default();
-        let listed = match backcast_core::list(base) {
+        let listed = match backcast_core::list_objects(base) {
             Ok(listed) => listed,
             Err(error) => {
                 summary.unlisted = Some(error.to_string());

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use backcast_core::{Base, Kind, RingStats};
+use backcast_core::{Base, ObjectKind, RingStats};
 
 use super::params::ParamsReading;
 use crate::cli::outcome::CommandError;
@@ -69,7 +69,7 @@ impl<'a> Observer<'a> {
         names: &[String],
     ) -> Result<Self, CommandError> {
         for name in names {
-            find(base, name, Some(Kind::Ring))?;
+            find(base, name, Some(ObjectKind::Ring))?;
         }
         Ok(Self { base, machine, names: names.to_vec(), began: Instant::now() })
     }
@@ -78,15 +78,15 @@ impl<'a> Observer<'a> {
     /// so rings are still removed with their processes.
     pub(crate) fn look(&self) -> Result<Reading, CommandError> {
         let wanted = |name: &String| self.names.is_empty() || self.names.contains(name);
-        let listed = backcast_core::list(self.base)?;
-        let open = |kind: Kind| {
+        let listed = backcast_core::list_objects(self.base)?;
+        let open = |kind: ObjectKind| {
             let of_kind = listed.iter().filter(move |info| info.kind == kind);
             of_kind.filter(|info| !info.name.is_empty() && wanted(&info.name)).filter_map(|info| {
                 Entry::open_counted(self.base, info.clone(), TableScan::Repeated)
             })
         };
-        let rings = open(Kind::Ring).map(RingReading::from).collect();
-        let params = open(Kind::Params).map(ParamsReading::from).collect();
+        let rings = open(ObjectKind::Ring).map(RingReading::from).collect();
+        let params = open(ObjectKind::Params).map(ParamsReading::from).collect();
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         Ok(Reading {
             at: self.began.elapsed(),
@@ -112,7 +112,7 @@ impl<'a> Observer<'a> {
         });
         let budget = Holder::of(self.base).and_then(|holder| holder.budget_bytes);
         let budget = budget.map(|most| {
-            let used = backcast_core::list(self.base).map_or(0, |objects| used(&objects));
+            let used = backcast_core::list_objects(self.base).map_or(0, |objects| used(&objects));
             Limit { name: "budget".to_owned(), used, most }
         });
         space.into_iter().chain(group).chain(budget).collect()
