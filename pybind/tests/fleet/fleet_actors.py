@@ -81,6 +81,12 @@ def refuse_to_stop(context: Context) -> None:
 def interrupt_the_parent_when_stopped(
     context: Context, how: str = "SIGINT", folder: str | None = None
 ) -> None:
+    """Send a signal to the parent when the fleet stops, however slow this process is then.
+
+    That holds from the first report on: SIGTERM no longer ends the process before.
+    """
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    context.report(length=0)
     if folder is not None:
         raise_when_told(context, folder)
     context.wait()

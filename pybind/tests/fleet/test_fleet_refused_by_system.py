@@ -9,7 +9,7 @@ from pathlib import Path
 import backcast as bc
 import fleet_actors as actors
 import pytest
-from backcast.fleet import _fleet
+from backcast.fleet import _fleet, _guard
 from backcast.fleet._guard import Guard
 
 WATCHDOG_S = 120
@@ -123,6 +123,7 @@ def test_a_guardian_that_cannot_be_replaced_takes_every_call(
         guard.remove(1)
     guard.keep_alive()
     assert guard.process.poll() is None
+    monkeypatch.setattr(_guard, "_CLOSE_S", WATCHDOG_S)  # It may not have begun to read.
     guard.close()
     assert guard.process.returncode == 0
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import backcast as bc
 import fleet_actors as actors
 import pytest
-from backcast.fleet import _supervisor
+from backcast.fleet import _guard, _supervisor
 from backcast.fleet._guard import Guard
 from backcast.fleet._process import ActorProcess
 
@@ -52,7 +52,7 @@ def test_a_stopped_guardian_is_ended(guard: Guard) -> None:
     assert guard.process.returncode == -signal.SIGKILL
 
 
-def test_a_stopped_guardian_is_replaced(guard: Guard) -> None:
+def test_a_stopped_guardian_is_replaced(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
     first = guard.process
     guard.keep_alive()
     assert guard.process is first
@@ -60,6 +60,7 @@ def test_a_stopped_guardian_is_replaced(guard: Guard) -> None:
     guard.keep_alive()
     assert guard.process is not first
     assert first.returncode == -signal.SIGKILL
+    monkeypatch.setattr(_guard, "_CLOSE_S", WATCHDOG_S)  # It may not have begun to read.
     guard.close()
     assert guard.process.returncode == 0
 
@@ -86,6 +87,10 @@ def program(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         "import os, signal, sys, threading\n"
         "import backcast as bc\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        # Actors report once SIGTERM no longer ends them.
+        "def wait_for_reports(fleet):\n"
+        "    while any(actor['since_report_s'] is None for actor in fleet.stats()['actors']):\n"
+        "        threading.Event().wait(0.01)\n"
     )
     return subprocess.run(
         [sys.executable, "-c", head + code, *arguments],
@@ -127,7 +132,9 @@ CTRL_C = {
     ),
     "while a fleet that failed is stopped": (
         "try:\n"
-        "    with bc.Fleet('fleet_actors:interrupt_the_parent_when_stopped') as fleet:\n"
+        "    with bc.Fleet('fleet_actors:interrupt_the_parent_when_stopped',\n"
+        "                  stop_timeout=60.0) as fleet:\n"
+        "        wait_for_reports(fleet)\n"
         "        print('ready', flush=True)\n"
         "        raise bc.errors.FleetError('of the program')\n"
         "except bc.errors.FleetError:\n"
@@ -138,8 +145,9 @@ CTRL_C = {
         TOLD + "print('ready', flush=True)\n"
         "try:\n"
         "    with bc.Fleet('fleet_actors:interrupt_the_parent_when_stopped', 2,\n"
-        "                  args=('SIGINT', folder.name)) as fleet:\n"
+        "                  args=('SIGINT', folder.name), stop_timeout=60.0) as fleet:\n"
         "        try:\n"
+        "            wait_for_reports(fleet)\n"
         "            go.touch()\n"
         "            threading.Event().wait()\n"
         "        except bc.errors.ActorError:\n"
@@ -150,7 +158,7 @@ CTRL_C = {
     "while actors start": (
         "print('ready', flush=True)\n"
         "try:\n"
-        "    with bc.Fleet('interrupting_import:act', start_timeout=1.0) as fleet:\n"
+        "    with bc.Fleet('interrupting_import:act', start_timeout=60.0) as fleet:\n"
         "        print('swallowed')\n"
         "except bc.errors.FleetError:\n"
         "    print('swallowed')\n"
@@ -169,7 +177,9 @@ def test_ctrl_c_is_never_swallowed(code: str) -> None:
 def test_a_handler_of_the_program_gets_every_ctrl_c() -> None:
     ran = program(
         "signal.signal(signal.SIGINT, lambda number, frame: print('mine', flush=True))\n"
-        "with bc.Fleet('fleet_actors:interrupt_the_parent_when_stopped') as fleet:\n"
+        "with bc.Fleet('fleet_actors:interrupt_the_parent_when_stopped',\n"
+        "              stop_timeout=60.0) as fleet:\n"
+        "    wait_for_reports(fleet)\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"
     )
     assert (ran.stdout, ran.returncode) == ("mine\nmine\n", 0), ran.stderr
@@ -178,7 +188,9 @@ def test_a_handler_of_the_program_gets_every_ctrl_c() -> None:
 def test_an_ignored_ctrl_c_stays_ignored() -> None:
     ran = program(
         "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
-        "with bc.Fleet('fleet_actors:interrupt_the_parent_when_stopped') as fleet:\n"
+        "with bc.Fleet('fleet_actors:interrupt_the_parent_when_stopped',\n"
+        "              stop_timeout=60.0) as fleet:\n"
+        "    wait_for_reports(fleet)\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"
         "print(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)\n"
     )
@@ -214,7 +226,8 @@ def test_a_signal_stops_both_of_two_fleets() -> None:
         "try:\n"
         "    with bc.Fleet('fleet_actors:until_stopped') as outer:\n"
         "        with bc.Fleet('fleet_actors:interrupt_the_parent_when_stopped',\n"
-        "                      args=('SIGTERM',)) as inner:\n"
+        "                      args=('SIGTERM',), stop_timeout=60.0) as inner:\n"
+        "            wait_for_reports(inner)\n"
         "            for fleet in (outer, inner):\n"
         "                pids += [actor['pid'] for actor in fleet.stats()['actors']]\n"
         "        print('swallowed')\n"
@@ -242,13 +255,16 @@ def test_processes_that_cannot_be_killed_end_the_wait(monkeypatch: pytest.Monkey
     monkeypatch.setattr(ActorProcess, "kill", lambda self: None)
     monkeypatch.setattr(_supervisor, "_KILLED_S", 0.1)
     fleet = bc.Fleet(actors.refuse_to_stop, stop_timeout=0.1)
-    with (
-        pytest.raises(
-            bc.errors.FleetError, match=r"actor 0 \(process \d+\).* still runs 0\.1 s.*; "
-        ),
-        fleet,
-    ):
-        pass
+
+    def run() -> None:
+        with fleet:
+            # The actor reports once it refuses to stop.
+            while fleet.stats()["actors"][0]["since_report_s"] is None:
+                threading.Event().wait(0.01)
+
+    words = r"actor 0 \(process \d+\).* still runs 0\.1 s.*; "
+    with pytest.raises(bc.errors.FleetError, match=words):
+        run()
     assert fleet._supervisor is not None
     process = fleet._supervisor._actors[0].process
     assert process is not None
@@ -263,7 +279,7 @@ def test_a_late_ctrl_c_ends_the_wait_for_actors() -> None:
         "_supervisor._PATIENCE_S = 0.0\n"
         "kill, ActorProcess.kill = ActorProcess.kill, lambda self: None\n"
         "with bc.Fleet('fleet_actors:refuse_to_stop', 1) as fleet:\n"
-        "    [actor] = fleet.stats()['actors']\n"
+        "    wait_for_reports(fleet)\n"
         "    def press():\n"
         "        while not fleet._signals.leaving: pass\n"
         "        for _ in range(1_000):\n"
