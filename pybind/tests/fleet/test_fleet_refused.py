@@ -134,9 +134,16 @@ def test_statistics_outlive_the_block() -> None:
     assert len(fleet.stats()["actors"]) == 2
 
 
-def test_statistics_outlive_a_failure() -> None:
-    with pytest.raises(bc.errors.ActorError), bc.Fleet(actors.raise_at, 2, args=(3,)) as fleet:
-        threading.Event().wait()
+def test_statistics_outlive_a_failure(tmp_path: Path) -> None:
+    fleet = bc.Fleet(actors.raise_when_told, 2, args=(str(tmp_path),))
+
+    def fail() -> None:
+        with fleet:
+            (tmp_path / "go").touch()
+            threading.Event().wait()
+
+    with pytest.raises(bc.errors.ActorError):
+        fail()
     assert [actor["state"] for actor in fleet.stats()["actors"]] == ["stopped"] * 2
 
 
