@@ -10,7 +10,6 @@ import select
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import backcast as bc
 import numpy as np
 import pytest
 from conftest import Child
+from other_threads import others_run
 
 COLUMNS: dict[str, Any] = {"obs": ("f8", (64,)), "worker": "i4"}
 
@@ -292,21 +292,7 @@ def test_other_threads_run_while_a_sample_copies(place: Path) -> None:
         with buf.writer() as writer:
             for step in range(1000):
                 writer.append(obs=np.full((84, 84), step % 251), terminated=False, truncated=False)
-        ticks = 0
-        done = threading.Event()
-
-        def sample() -> None:
-            for _ in range(10):
-                buf.sample(1024)
-            done.set()
-
-        thread = threading.Thread(target=sample)
-        thread.start()
-        while not done.is_set():
-            ticks += 1
-            time.sleep(0)
-        thread.join()
-        assert ticks > 10, "the interpreter was free while samples were copied"
+        assert others_run(lambda: buf.sample(1024)), "while samples are copied"
 
 
 def test_holders_are_those_of_the_kernels_locks(start: Callable[..., Child], place: Path) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 from finrl_defects import ordinary, vec
 from finrl_market import COLUMNS, market
-from finrl_threads import others_run
+from other_threads import others_run
 
 BUY = np.ones
 

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from finrl_defects import crash, ordinary, vec
 from finrl_market import market
-from finrl_threads import others_run
 from numpy.typing import NDArray
+from other_threads import others_run
 
 
 @pytest.fixture
