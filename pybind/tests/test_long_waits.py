@@ -80,16 +80,22 @@ def test_a_wait_for_parameters_says_who_publishes(place: Path, start: Start) -> 
         child.communicate()
 
 
+# Waits end by the end of their handles, once all of them have warned.
 IN_THREADS = """
 def run(wait):
     try:
         wait()
-    except (bc.WaitTimeoutError, bc.RateLimitTimeoutError):
+    except bc.ClosedError:
         pass
 with warnings.catch_warnings(record=True) as seen:
     warnings.simplefilter("always")
     threads = [threading.Thread(target=run, args=[wait]) for wait in waits]
     for thread in threads: thread.start()
+    def told():
+        return [one for one in list(seen) if one.category is bc.errors.WaitWarning]
+    while len(told()) < len(waits) and all(thread.is_alive() for thread in threads):
+        threading.Event().wait(0.01)
+    for handle in handles: handle.close()
     for thread in threads: thread.join()
 """
 
@@ -101,11 +107,12 @@ buf = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100)
 params = bc.Params.create(None, {"w": np.zeros(3)})
 sampler = buf.sampler(select=bc.Consume())
 waits = [
-    lambda: buf.wait(rows_published=5, timeout=10.5),
-    lambda: buf.wait(5, timeout=10.5),
-    lambda: sampler.sample(4, timeout=10.5),
-    lambda: params.wait(3, timeout=10.5),
+    lambda: buf.wait(rows_published=5, timeout=100),
+    lambda: buf.wait(5, timeout=100),
+    lambda: sampler.sample(4, timeout=100),
+    lambda: params.wait(3, timeout=100),
 ]
+handles = [sampler, buf, params]
 """
     + IN_THREADS
     + """\
@@ -128,24 +135,26 @@ import backcast as bc
 step = {"obs": 1.0, "terminated": False, "truncated": False}
 queue = {"capacity": 100, "limiter": bc.RateLimiter.queue(1)}
 full, empty = [bc.ReplayBuffer.create(None, {"obs": "f4"}, **queue) for _ in range(2)]
-writer = full.writer(timeout=10.5)
+writer = full.writer(timeout=100)
 for _ in range(2):
     writer.append(**step)
-ring = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100, lease_timeout=10.5)
+ring = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100, lease_timeout=100)
 stalled = ring.writer()
 for _ in range(20):
     stalled.append(**step)
 lease = ring.lease(0, 0, 10)
 for _ in range(ring.stats()["slots"] - 20):
     stalled.append(**step)
-samplers = [empty.sampler() for _ in range(3)]
+sampler = empty.sampler()
+batches = [empty.sampler().batches(1, prefetch=depth, timeout=100) for depth in (0, 2)]
 waits = [
     lambda: writer.append(**step),
-    lambda: samplers[0].sample(1, timeout=10.5),
-    lambda: next(samplers[1].batches(1, prefetch=0, timeout=10.5)),
-    lambda: next(samplers[2].batches(1, prefetch=2, timeout=10.5)),
+    lambda: sampler.sample(1, timeout=100),
+    lambda: next(batches[0]),
+    lambda: next(batches[1]),
     lambda: stalled.append(**step),
 ]
+handles = [writer, sampler, *batches, stalled]
 """
     + IN_THREADS
     + """\
