@@ -13,16 +13,27 @@ import pytest
 from conftest import Child
 
 COLUMNS: dict[str, Any] = {"x": ("f4", (2,)), "reward": "f4"}
+ROUND = 1_000_000
+"""Rows after which the values begin again, so that a single holds each of them."""
 WRITER = """
-import sys
+import sys, threading
 import backcast as bc
 
+round_ = int(sys.argv[2])
+told = threading.Thread(target=sys.stdin.readline)
+told.start()
 buf = bc.ReplayBuffer.attach("grows", dir=sys.argv[1])
 with buf.writer() as writer:
-    for row in range(30_000):
-        writer.append(x=[row, -row], reward=row, terminated=False, truncated=False)
+    row, last = 0, None
+    while row != last:
+        value = row % round_
+        writer.append(x=[value, -value], reward=value, terminated=False, truncated=False)
+        row += 1
         if row == 2_000:
             print("on the way", flush=True)
+        if last is None and not told.is_alive():
+            last = row + 12_000  # More than the grown ring holds.
+print(row)
 """
 
 
@@ -31,7 +42,7 @@ def test_a_writer_and_a_sampler_go_over_by_themselves(
 ) -> None:
     with bc.ReplayBuffer.create("grows", COLUMNS, capacity=1_000, dir=place) as buf:
         sampler = buf.sampler(seed=3, history=4)
-        writer = start(WRITER, str(place))
+        writer = start(WRITER, str(place), str(ROUND))
         assert writer.stdout is not None
         assert writer.stdout.readline() == "on the way\n"
         asked = buf.capacity
@@ -43,10 +54,13 @@ def test_a_writer_and_a_sampler_go_over_by_themselves(
             batch = sampler.sample(64)
             newest = batch["x"][:, -1]
             assert (newest[:, 0] == -newest[:, 1]).all()
-        assert writer.wait(60) == 0
-        assert buf.lane_span(0) == (30_000 - asked, 30_000)
-        rows = buf.rows(0, 30_000 - asked, asked)
-        expected = np.arange(30_000 - asked, 30_000, dtype="f4")
+        # Until it is told, the writer goes on: the ring is written all over once it has grown.
+        said, error = writer.communicate("end\n", timeout=60)
+        assert writer.returncode == 0, error
+        written = int(said)
+        assert buf.lane_span(0) == (written - asked, written)
+        rows = buf.rows(0, written - asked, asked)
+        expected = (np.arange(written - asked, written) % ROUND).astype("f4")
         assert (rows["x"][:, 0] == expected).all()
         assert (rows["reward"] == expected).all()
 
