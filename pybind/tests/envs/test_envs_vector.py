@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 MORE: dict[str, Any] = {"macro_tickers": ["IDX"], "stop_loss_tolerance": 0.97}
 OBS = ["avg_buy_price", "cash", "day", "indicators", "open", "shares", "total_asset"]
+WATCHDOG_S = 120
 
 
 def test_spaces_shapes_dtypes_and_names(panel: bc.Panel) -> None:
@@ -140,13 +142,12 @@ def test_only_one_thread_at_a_time_writes_to_reused_arrays(panel: bc.Panel) -> N
     env = PortfolioVectorEnv(panel, 4_000, copy=False, history=3)
     env.reset(seed=1)
     actions = np.zeros((4_000, 2))
-    seen = threading.Event()
+    seen, deadline = threading.Event(), time.monotonic() + WATCHDOG_S
 
     def step_until_refused() -> list[str]:
         refusals: list[str] = []
-        for _ in range(5_000):
-            if seen.is_set():
-                break
+        # No number of steps: one thread could take them all before the other begins.
+        while not seen.is_set() and time.monotonic() < deadline:
             try:
                 env.step(actions)
             except bc.errors.EnvError as refused:
