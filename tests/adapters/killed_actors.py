@@ -24,6 +24,10 @@ EVERY_S = 5.0
 class KilledFleet(bc.Fleet):
     """A fleet that loses an actor every five seconds, from when all have started."""
 
+    def __init__(self, *given: Any, **named: Any) -> None:
+        # A slow example lasts for more deaths than the default allows within a minute.
+        super().__init__(*given, **{"max_deaths": 1_000, **named})
+
     def __enter__(self) -> KilledFleet:
         super().__enter__()
         self.kills, self.over = 0, threading.Event()
