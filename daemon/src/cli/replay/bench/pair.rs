@@ -165,7 +165,8 @@ pub(super) fn run(
     }
     let (begin, time) = (Instant::now(), Duration::from_secs_f64(seconds));
     let (before, mut looked) = (sampler.sampled(), begin);
-    while begin.elapsed() < time {
+    // At least once, even if this process is not run for all of that time.
+    loop {
         sampler.sample_over(&mut drawn)?;
         if signals.status().is_some() {
             return Err(signals.interrupted());
@@ -173,6 +174,9 @@ pub(super) fn run(
         if looked.elapsed() > PIECE {
             second.look()?;
             looked = Instant::now();
+        }
+        if begin.elapsed() >= time {
+            break;
         }
     }
     let sampled_per_s = per_second(sampler.sampled() - before, begin.elapsed());
@@ -212,8 +216,12 @@ pub(super) fn write(
         ended.store(true, Relaxed);
     });
     let (begin, mut count) = (Instant::now(), 0);
-    while !over.load(Relaxed) {
+    // At least once, as above.
+    loop {
         count += rows.append(&mut writer, APPENDS)?;
+        if over.load(Relaxed) {
+            break;
+        }
     }
     let nanos = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
     console.object(&Written { rows: count, nanos });
