@@ -125,8 +125,9 @@ fn storm(dir: &TempDir, ring: &Ring, kills: u64) -> Result<(), Box<dyn Error>> {
 #[test]
 fn draws_match_the_probabilities_while_two_processes_set_priorities() -> Result<(), Box<dyn Error>>
 {
-    /// Exceeded once in a thousand seeds; the draws are those of one seed, the moments are not.
-    const Z: f64 = 3.09;
+    /// Exceeded once in three million runs. The seed is one, but the moments of the others differ,
+    /// and so do the draws.
+    const Z: f64 = 5.0;
     let dir = tmpfs();
     let (ring, mut writer) = make(&dir, "shared")?;
     append(&mut writer, 0..600)?;
@@ -148,7 +149,9 @@ fn draws_match_the_probabilities_while_two_processes_set_priorities() -> Result<
     let before = priorities.counters().updated;
     others[0].spin_until(|| priorities.counters().updated > before + 10_000);
     let (mut counts, mut draws) = (HashMap::<i64, f64>::new(), 0.0);
-    while draws < 200_000.0 {
+    // However slow the others are, they set many priorities meanwhile.
+    while draws < 200_000.0 || priorities.counters().updated - before <= 20_000 {
+        others[0].spin_until(|| true);
         for index in sampler.sample(256)?.index() {
             if fixed.contains_key(&index.0) {
                 *counts.entry(index.0).or_default() += 1.0;
