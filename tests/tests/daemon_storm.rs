@@ -231,11 +231,10 @@ fn storm(memfd: bool) -> Result<(), Box<dyn Error>> {
          {persisted} brought to disk, {lapped} lapped, {restored} loaded; client: {asked:?}",
         percentiles(&mut ready_again),
     );
-    for (count, what) in
-        [(&asked.answered, "no request was answered"), (&asked.cut_off, "no request was cut off")]
-    {
-        assert!(count.load(Relaxed) > 0, "{what}: the storm proves nothing");
-    }
+    assert!(asked.answered.load(Relaxed) > 0, "no request was answered: the storm proves nothing");
+    // A shortened storm may miss all requests.
+    let cut_off = asked.cut_off.load(Relaxed);
+    assert!(kills < 50 || cut_off > 0, "no request was cut off: the storm proves nothing");
     Ok(())
 }
 
