@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use backcast_core::{Base, DType, Exist, Ring, RingOptions, Schema, collect_garbage, list_objects};
+use backcast_tests::victim::WATCHDOG;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tempfile::TempDir;
@@ -44,10 +45,15 @@ fn killed_creators_leave_nothing_that_a_collection_does_not_take() -> Result<(),
     let (mut remnants, mut names_left) = (0, 0);
     for round in 0..500 {
         let mut pair = [Churn::start(&dir, 2 * round), Churn::start(&dir, 2 * round + 1)];
-        // Waits for a random time; storm.rs says why.
-        let (start, delay) = (Instant::now(), Duration::from_micros(dice.random_range(500..9_000)));
-        while start.elapsed() < delay {
+        // Waits for a random time after the first file of theirs; storm.rs says why.
+        let delay = Duration::from_micros(dice.random_range(0..8_500));
+        let (begin, mut first) = (Instant::now(), None);
+        while first.is_none_or(|first: Instant| first.elapsed() < delay) {
             assert!(pair.iter_mut().all(Churn::is_running), "round {round}: an end by itself");
+            assert!(begin.elapsed() < WATCHDOG, "round {round}: nothing is made");
+            if first.is_none() && fs::read_dir(dir.path())?.next().is_some() {
+                first = Some(Instant::now());
+            }
             thread::yield_now();
         }
         drop(pair);
