@@ -155,6 +155,27 @@ CTRL_C = {
         "except bc.errors.FleetError:\n"
         "    print('swallowed')\n"
     ),
+    # Both signals wait for the main thread, and the handler of Ctrl-C is the first to raise.
+    "at the moment of a failure": (
+        TOLD + "both = {signal.SIGINT, signal.SIGURG}\n"
+        "try:\n"
+        "    with bc.Fleet('fleet_actors:raise_when_told', 2, args=(folder.name,)) as fleet:\n"
+        "        print('ready', flush=True)\n"
+        "        signal.pthread_sigmask(signal.SIG_BLOCK, both)\n"
+        "        go.touch()\n"
+        "        while not both <= signal.sigpending():\n"
+        "            signal.pthread_kill(threading.get_ident(), signal.SIGINT)\n"
+        "            threading.Event().wait(0.01)\n"
+        "        try:\n"
+        "            try:\n"
+        "                signal.pthread_sigmask(signal.SIG_UNBLOCK, both)\n"
+        "            finally:\n"
+        "                os.kill(os.getpid(), 0)  # runs the other handler\n"
+        "        except bc.errors.ActorError:\n"
+        "            pass\n"
+        "except bc.errors.FleetError:\n"
+        "    print('swallowed')\n"
+    ),
     "while actors start": (
         "print('ready', flush=True)\n"
         "try:\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,8 @@ class ParentSignals:
         self._lock = threading.Lock()
         self._armed = False
         self._failure: FleetError | None = None
+        self._around: BaseException | None = None
+        """Exception that is handled around the block."""
         self._pending: list[int] = []
         self.leaving = False
         """Whether the actors are being stopped, from the first moment on."""
@@ -51,6 +54,7 @@ class ParentSignals:
         """Take over the signals, if this is the main thread."""
         if threading.current_thread() is not threading.main_thread():
             return
+        self._around = sys.exc_info()[1]
         for number in (signal.SIGTERM, signal.SIGHUP):
             # A handler that the program has set stays, and so does the ignored SIGHUP of `nohup`.
             # That of a fleet around this one does not: it would interrupt the stop of this one.
@@ -96,6 +100,7 @@ class ParentSignals:
 
     def restore(self) -> None:
         """Restore the signal handlers, that of Ctrl-C last: it may raise."""
+        self._around = None
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
@@ -119,6 +124,11 @@ class ParentSignals:
             self._pass_on(number, frame)
 
     def _failed(self, number: int, frame: FrameType | None) -> None:
+        end = sys.exc_info()[1]
+        if end is not self._around and isinstance(end, KeyboardInterrupt | SystemExit):
+            # The failure would replace the end that a signal has begun, and a program that handles
+            # failures would go on. `insist` repeats it if the program handles that end.
+            return
         failure, self._failure = self._failure, None
         if self._is_leaving(frame):
             # The end of the block raises it. A fleet around this one repeats its own.
