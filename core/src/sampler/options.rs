@@ -23,7 +23,8 @@ use crate::table::LearnedOptions;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Boundary {
-    /// Every transition is drawn; places beyond the ends are zero and their mask is false.
+    /// Every transition is drawn; places beyond the ends are zero and their mask is false, except
+    /// for two that [`copy`](SamplerOptions::copy) describes.
     #[default]
     Mask,
     /// Only transitions whose whole history and future lie in the episode are drawn, uniformly;
@@ -245,7 +246,9 @@ impl SamplerOptions {
         self
     }
 
-    /// Sets whether batches have independent arrays instead of overlapping views of one arena.
+    /// Sets whether batches have independent arrays instead of overlapping views of one arena. In
+    /// overlapping ones two masked places are not zero: `next_obs` right before the first unmasked
+    /// place is the `obs` there, and `obs` right after the last one is the `next_obs` there.
     #[must_use]
     pub fn copy(mut self, copy: bool) -> Self {
         self.draws.copy = copy;

@@ -18,7 +18,10 @@ class Batch(dict[str, Any]):
     arrays are ``[B, ...]``; with ``history=H`` they are ``[B, H, ...]``, oldest first, ending with
     and including the drawn transition. The memory belongs to the caller. ``obs`` and ``next_obs``
     windows overlap in it and are read-only for that reason; ask for ``copy=True`` to write to them.
-    Passed as ``out`` to a later draw, its arrays are filled again.
+    Without it two masked places are not zero: ``next_obs`` right before the first unmasked place,
+    and ``obs`` right after the last one. ``batch["future"]`` is a dict of the same columns,
+    ``[B, F, ...]``, with their ``next_*``, ``terminated`` and ``truncated``; its mask is
+    ``batch["future_mask"]``. Passed as ``out`` to a later draw, its arrays are filled again.
     """
 
     # Memory that a sampler can fill again; copied and unpickled batches have none.

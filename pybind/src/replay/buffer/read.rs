@@ -70,12 +70,16 @@ impl ReplayBuffer {
     ///     by its own value of the column ``discount``.
     /// boundary : {"mask", "reject", "clamp"}
     ///     Rule for windows that reach beyond their episode, or beyond the rows that the ring holds
-    ///     of it: ``"mask"`` zeroes those places; ``"reject"`` draws only whole windows, uniformly
-    ///     over those; ``"clamp"`` repeats the first and the last observation of the episode there,
-    ///     as frame stacks do, and zeroes all other columns; transitions whose history was
-    ///     overwritten are not drawn. Masks mark the rows that are there.
+    ///     of it: ``"mask"`` zeroes those places, except for two that ``copy`` describes;
+    ///     ``"reject"`` draws only whole windows, uniformly over those; ``"clamp"`` repeats the
+    ///     first and the last observation of the episode there, as frame stacks do, and zeroes all
+    ///     other columns; transitions whose history was overwritten are not drawn. Masks mark the
+    ///     rows that are there.
     /// copy : bool
-    ///     Give ``obs`` and ``next_obs`` windows memory of their own, to be written to.
+    ///     Give ``obs`` and ``next_obs`` windows memory of their own, to be written to. By default
+    ///     they overlap, so two masked places are not zero: ``next_obs`` right before the first
+    ///     unmasked place shows the ``obs`` there, and ``obs`` right after the last one, also in
+    ///     ``future``, shows the ``next_obs`` there. With True they are zero.
     /// select : str or object, default "uniform"
     ///     Rule by which the transitions of a batch are chosen. ``"uniform"``; ``"fifo"`` and
     ///     ``"lifo"``: the oldest or the newest ones, in order; ``"lane_strata"``: lanes in turn;
@@ -102,7 +106,9 @@ impl ReplayBuffer {
     ///     ``(rank, world_size)``: rank of this learner among those that share the random draws of
     ///     ``seed``, which all of them give, and their number. Each draws every ``world_size``-th
     ///     batch of those that one learner alone would draw, from number ``rank`` on: on the same
-    ///     data, all together draw the same rows.
+    ///     data, all together draw the same rows. Has no effect on selectors without random draws:
+    ///     ``"fifo"``, ``"lifo"``, ``Largest`` and ``Smallest`` draw the same for every learner,
+    ///     and the tables of ``Epoch`` and ``Consume`` give each row to one of them anyway.
     /// state : dict, optional
     ///     State that :meth:`Sampler.state` of another sampler returned. This sampler continues
     ///     with the same draws and windows. Replaces all other arguments but ``transform``,
@@ -254,7 +260,10 @@ impl ReplayBuffer {
     /// future : int
     ///     Transitions after the drawn one, ``F``.
     /// copy : bool
-    ///     Give ``obs`` and ``next_obs`` windows memory of their own, to be written to.
+    ///     Give ``obs`` and ``next_obs`` windows memory of their own, to be written to. By default
+    ///     they overlap, so two masked places are not zero: ``next_obs`` right before the first
+    ///     unmasked place shows the ``obs`` there, and ``obs`` right after the last one, also in
+    ///     ``future``, shows the ``next_obs`` there. With True they are zero.
     /// columns : list of str, optional
     ///     The columns of a batch; no other is copied. ``"obs"`` stands for all below it too.
     /// n_step : int, optional
@@ -267,10 +276,11 @@ impl ReplayBuffer {
     ///     by its own value of the column ``discount``.
     /// boundary : {"mask", "reject", "clamp"}
     ///     Rule for windows that reach beyond their episode, or beyond the rows that the ring holds
-    ///     of it: ``"mask"`` zeroes those places; ``"reject"`` draws only whole windows, uniformly
-    ///     over those; ``"clamp"`` repeats the first and the last observation of the episode there,
-    ///     as frame stacks do, and zeroes all other columns; transitions whose history was
-    ///     overwritten are not drawn. Masks mark the rows that are there.
+    ///     of it: ``"mask"`` zeroes those places, except for two that ``copy`` describes;
+    ///     ``"reject"`` draws only whole windows, uniformly over those; ``"clamp"`` repeats the
+    ///     first and the last observation of the episode there, as frame stacks do, and zeroes all
+    ///     other columns; transitions whose history was overwritten are not drawn. Masks mark the
+    ///     rows that are there.
     /// out : Batch or dict of ndarray, optional
     ///     Memory to fill in place of new memory, as in :meth:`Sampler.sample`.
     /// timeout : float, optional

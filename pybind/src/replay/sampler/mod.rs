@@ -134,8 +134,10 @@ impl Sampler {
     /// -------
     /// Batch
     ///     Every column, ``next_*`` of the observation columns, ``terminated``, ``truncated``,
-    ///     ``index``, ``age``; ``mask`` with a history window; ``future`` and ``future_mask`` with
-    ///     a future one; ``n_reward``, ``n_discount`` and ``n_next_*`` with n-step returns;
+    ///     ``index``, ``age``; ``mask`` with a history window; with a future one ``future_mask``
+    ///     and the dict ``future``, which has every column, ``next_*`` of the observation columns,
+    ///     ``terminated`` and ``truncated``, each ``[B, F, ...]``, from the transition after the
+    ///     drawn one on; ``n_reward``, ``n_discount`` and ``n_next_*`` with n-step returns;
     ///     ``weight``, float32, the importance weights of draws by priority; ``length`` or
     ///     ``offsets`` with whole episodes. Arrays are ``[B, ...]``, windows ``[B, H, ...]`` and
     ///     ``[B, F, ...]``, sequences ``[B, L, ...]``. The very object ``out``,
@@ -321,8 +323,11 @@ impl Sampler {
     ///     max + (1 - eta) * mean`` of them (R2D2).
     /// mask : array_like of bool, [B, H], optional
     ///     Places of the windows that count, such as :attr:`Batch.mask`; errors at other places are
-    ///     not read. A window without any such place gets the priority 0: it is one that
-    ///     ``gather(missing="mask")`` did not find.
+    ///     not read. A window without any such place gets the priority 0, and is hardly drawn
+    ///     again: one that ``gather(missing="mask")`` did not find, or a sequence that ends within
+    ///     its burn-in, if ``mask`` has only the places after that. To keep the priorities of such
+    ///     ones, update the others alone: ``rows = mask.any(axis=1)``, and ``index[rows]``,
+    ///     ``priority[rows]``, ``mask[rows]``.
     /// eta : float, default 0.9
     ///     Share of the maximum, 0 to 1.
     /// timeout : float, default 60
