@@ -47,7 +47,8 @@ impl ParamsOptions {
         Self { persistent, ..self }
     }
 
-    /// Sets the number of versions that stay readable while another is written, from 1 up.
+    /// Sets the number of versions that stay readable while another is written, at least, from 1
+    /// up. Older ones stay too until their slots are needed.
     #[must_use]
     pub fn versions_kept(self, versions_kept: u32) -> Self {
         Self { versions_kept, ..self }

@@ -52,7 +52,14 @@ class Hindsight:
         If a number is out of range or the strategy unknown, or ``reward`` is no function.
     """
 
-    __slots__ = ("achieved", "desired", "ratio", "reward", "strategy")
+    # The values are the docstrings of the attributes.
+    __slots__ = {
+        "achieved": "Column of the achieved goals.",
+        "desired": "Column of the desired goals.",
+        "ratio": "Share of the transitions that are relabelled; ``k / (k + 1)`` of a given ``k``.",
+        "reward": "Function of the rewards.",
+        "strategy": "Rows that new goals are drawn from.",
+    }
 
     @explained
     def __init__(
@@ -84,15 +91,10 @@ class Hindsight:
         ratio = number_of(ratio, "ratio", "a number from 0 to 1")
         if not 0 <= ratio <= 1:
             raise ArgumentError(f"ratio is {ratio}; give a number from 0 to 1")
-        #: Function of the rewards.
         self.reward = reward
-        #: Rows that new goals are drawn from.
         self.strategy = strategy
-        #: Share of the transitions that are relabelled.
         self.ratio = ratio
-        #: Column of the achieved goals.
         self.achieved = achieved
-        #: Column of the desired goals.
         self.desired = desired
 
     def __repr__(self) -> str:

@@ -82,7 +82,8 @@ class Params(ParamsHandle):
         persistent : bool, default False
             Whether the parameters stay when no process holds them.
         versions_kept : int, default 1
-            Versions that stay readable while another is written, from 1 up.
+            Versions that stay readable while another is written, at least, from 1 up. Older ones
+            stay too until their slots are needed, up to ``versions_kept + spare_slots`` in all.
         spare_slots : int, default 2
             Slots beyond those of the kept versions, from 1 up. Memory is
             ``versions_kept + spare_slots`` times the arrays.
@@ -404,7 +405,7 @@ class Params(ParamsHandle):
 
     @property
     def versions(self) -> list[int]:
-        """The versions that can be read, oldest first."""
+        """The versions that can be read, oldest first: ``versions_kept``, and often older ones."""
         return self._native.versions
 
     @property

@@ -37,9 +37,11 @@ class ParamsHandle:
         self._native.close()
 
     def __enter__(self) -> Self:
+        """Return the handle, which is closed at the end of the ``with`` block."""
         return self
 
     def __exit__(self, *_exception: object) -> None:
+        """Close the handle."""
         self.close()
 
     def __repr__(self) -> str:
@@ -77,6 +79,7 @@ class ParamsView(ParamsHandle):
         return self._native.version
 
     def __getitem__(self, name: str) -> Any:
+        """Return what is under a name at the top: an array, or a dict of arrays."""
         return self.arrays[name]
 
     def __reduce__(self) -> NoReturn:
