@@ -28,8 +28,8 @@ class Sequence:
     episodes. ``boundary="clamp"`` moves the last start of an episode back, so that its sequence
     ends with the episode; only episodes shorter than ``length`` are masked. Sequences go with every
     selector and with ``columns``, ``learned``, ``copy``, ``share`` and ``transform``. A selector
-    with priorities has one for each start: a table of its own for each ``stride``, and no
-    ``"clamp"``. A rate limiter counts each sequence as one item.
+    with priorities has one for each start, and does not go with ``"clamp"``; name a table for each
+    stride: ``bc.Priority(table="by-40")``. A rate limiter counts each sequence as one item.
 
     Parameters
     ----------
@@ -64,10 +64,14 @@ class WholeEpisodes:
     """Draw whole episodes, ``B`` of them, uniformly over the complete ones within capacity.
 
     An episode is complete if it terminated or was truncated and its first row is within capacity.
-    One that begins after a GAP, as the first one of every writer does, counts only while the ring
-    holds the end of the episode before it. Whole episodes go with ``columns``, ``copy`` and
-    ``transform``; a rate limiter counts each as one item. ``out`` and :meth:`Sampler.batches` need
-    ``"padded"`` with ``max_length``, since other batches vary in size.
+    One exception: the first episode after a restart or a change of writers follows a GAP in its
+    lane, and counts only if the episode before it ended, and while the ring holds that end. After
+    one that was broken off it never counts, since its rows may continue that. The first episode of
+    a new ring has no GAP before it, and counts. Whole episodes are drawn uniformly, and go with
+    ``columns``, ``copy`` and ``transform``; a rate limiter counts each as one item. For another
+    selector, such as :class:`Epoch`, draw ``Sequence(length)`` of the longest episode's length.
+    ``out`` and :meth:`Sampler.batches` need ``"padded"`` with ``max_length``, since other batches
+    vary in size.
 
     Parameters
     ----------

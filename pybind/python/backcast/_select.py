@@ -22,7 +22,8 @@ class Priority:
 
     Transition ``i`` is drawn with probability proportional to ``(p[i] + eps) ** alpha``, where
     ``p[i]`` was set by :meth:`Sampler.update_priorities`. Transitions that no priority was set for
-    have the largest that was given so far, at first 1.
+    have the largest that was ever set in the table, and at least 1: after all were set to 0.1, new
+    ones still begin at 1.
 
     Parameters
     ----------
@@ -37,7 +38,9 @@ class Priority:
     stratified : bool, default False
         Draw one transition of each of ``B`` ranges of equal priority.
     normalize : {"batch", "table"}, default "batch"
-        Largest weight that the others are divided by: that of the batch, or of the table.
+        Largest weight that the others are divided by: that of the batch, or of the table. The
+        latter may be that of a transition that ``boundary="reject"`` never draws; then all weights
+        drawn are below 1.
     table : str, default "priority"
         Name of the table. Samplers of one name share the table, in all processes, with equal
         ``alpha`` and ``eps``.
@@ -126,7 +129,8 @@ class Epoch:
     """Draw without replacement: pass after pass over all that the ring holds.
 
     All samplers of a table share its passes, in all processes: each transition of a pass goes to
-    one of them.
+    one of them, so ``share`` has no effect. A batch may end one pass and begin the next, and then
+    have a transition twice.
 
     Parameters
     ----------
@@ -147,7 +151,12 @@ class Epoch:
 class Consume:
     """Draw new transitions only, each at most ``max_times_sampled`` times: a queue.
 
-    All samplers of a table share the queue, in all processes. Draws wait for new transitions.
+    All samplers of a table share the queue, in all processes, so ``share`` has no effect. Draws
+    wait for new transitions. One that times out keeps what it claimed for the next draw of its
+    sampler, which may ask for fewer: ``sample(1, timeout=0)`` until :exc:`WaitTimeoutError` drains
+    a rest that is smaller than a batch. A sampler that is closed gives back what it claimed and did
+    not return, unless another has claimed since; a process that is killed loses it, the batches
+    that :meth:`Sampler.batches` drew ahead included.
 
     Parameters
     ----------
