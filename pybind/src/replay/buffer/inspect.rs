@@ -129,7 +129,13 @@ impl ReplayBuffer {
     /// Returns
     /// -------
     /// dict
-    ///     Counters of the ring, with ``lane_stats`` and ``readers`` as lists of dicts. Sizes are
+    ///     Counters of the ring: ``transitions`` that can be drawn; ``rows_published`` since it was
+    ///     created, the final rows of episodes and overwritten ones included; ``capacity`` and
+    ///     ``lanes``; ``cuts`` and ``suspect_resets``; ``lane_stats``, ``readers``, ``pins`` and
+    ///     the tables, ``tables``, ``claims`` and ``learned``, as lists of dicts; ``limiter``, a
+    ///     dict or None, with ``inserts``, ``samples``, ``deletes``, ``may_insert``,
+    ///     ``may_sample`` and who waits. A lane has ``head``, ``rows``, ``transitions``,
+    ///     ``episodes``, ``held`` and ``pid`` of its writer, ``dropped`` and ``stalls``. Sizes are
     ///     in rows, or in bytes where the key says so; ``created_unix_ns`` is a wall clock. Taken
     ///     without stopping any process, O(lanes + readers). ``unlinked`` is True once the ring was
     ///     removed or replaced: no process can attach to it any more. ``first_kept`` of a lane is

@@ -36,8 +36,8 @@ const MOST: u64 = (1 << 48) - 1;
 /// error_buffer : float or (float, float), optional
 ///     Only with ``samples_per_insert``: how many items the samplers may be ahead or behind, around
 ///     ``min_size * samples_per_insert``; or both ends of the error band, which has to be at least
-///     ``samples_per_insert + 1`` wide. When left out, 1,024 or 64 inserts' worth, whichever is
-///     more.
+///     ``samples_per_insert + 1`` wide, or ``samples_per_insert`` if that and the lower end are
+///     whole numbers. When left out, 1,024 or 64 inserts' worth, whichever is more.
 /// no_learner : {"wait", "pass", "error"}, default "wait"
 ///     Policy of a writer that the limiter holds back while no sampler lives: wait, with a warning
 ///     after 10 s; append all the same; raise.

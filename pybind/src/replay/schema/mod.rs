@@ -21,7 +21,9 @@ use crate::error::{ErrorClass, Failure};
 ///     nested dict names columns below it: ``{"obs": {"image": ("u1", (84, 84))}}`` has the column
 ///     ``obs/image``. The role is ``"obs"`` or ``"step"``. Left out, a column called ``obs``,
 ///     ``observation``, ``observations``, ``state`` or ``states``, or below one of them, is an
-///     observation, every other one belongs to the step. Observations get a ``next_`` counterpart.
+///     observation, every other one belongs to the step. Observations get a ``next_`` counterpart,
+///     and a ``next_obs`` that an append gives must have all of them. The role ``"step"`` excepts a
+///     column from that: ``{"state": ("f4", (8,), "step")}``.
 ///
 /// Raises
 /// ------
