@@ -75,16 +75,17 @@ pub enum SampleError {
     )]
     BadDiscount { found: String },
     /// A window for a column that the ring lacks.
-    #[error(
-        "the windows by column name `{name}`, which matches no column; the ring has {}; \"*\" \
-         stands for all others",
-        .known.join(", ")
-    )]
-    UnknownColumn { name: String, known: Vec<String> },
+    #[error("{}", unknown_column(.name, .known, .next_of.as_deref()))]
+    UnknownColumn {
+        name: String,
+        known: Vec<String>,
+        /// The observation column, or all below it, that the name is the `next_` counterpart of.
+        next_of: Option<String>,
+    },
     /// Windows by column that leave out every column.
     #[error(
-        "the windows by column select no column; name one at least, or \"*\", which stands for all \
-         others"
+        "no column is selected; name one at least, or in windows by column \"*\", which stands for \
+         all others"
     )]
     NoColumns,
     /// A window for all columns was given together with windows by column.
@@ -124,8 +125,9 @@ pub enum SampleError {
     EmptyLanes { weighted: Vec<usize>, filled: Vec<usize> },
     /// A selector has fewer transitions than a batch.
     #[error(
-        "a batch of {wanted} transitions in the order {selector}, and the ring has {available} for \
-         it now; draw fewer at a time, or wait for writers with `wait`"
+        "a batch of {wanted} transitions in the order {}, and the ring has {available} for it now; \
+         draw fewer at a time, or wait for writers with `wait`",
+        order_of(.selector)
     )]
     TooFew { selector: &'static str, wanted: u64, available: u64 },
     /// A batch with more transitions than a table of claims can ever offer to it.
@@ -137,8 +139,9 @@ pub enum SampleError {
     BeyondTable { selector: &'static str, wanted: u64, most: u64 },
     /// The time-out has passed before there were enough new transitions.
     #[error(
-        "{selector} waits for {wanted} new transitions for {waited_ms} ms, and {available} are \
-         there: {reason}; `backcast stat` shows the lanes"
+        "{selector} waits for {wanted} new transitions for {waited_ms} ms, and {} there: {reason}; \
+         `backcast stat` shows the lanes",
+        rows_are(*.available)
     )]
     TimedOut {
         selector: &'static str,
@@ -150,9 +153,10 @@ pub enum SampleError {
     /// There are too few new transitions, no writer is alive, and the ring's rate limiter waits for
     /// none.
     #[error(
-        "{selector} needs {wanted} new transitions, {available} are there, and no writer is \
-         alive{claimed}; no_writer is \"{choice}\": start a writer, draw smaller batches, or set \
-         the limiter with no_writer \"wait\""
+        "{selector} needs {wanted} new transitions, {} there, and no writer is alive{claimed}; \
+         no_writer is \"{choice}\": start a writer, draw smaller batches, or set the limiter with \
+         no_writer \"wait\"",
+        rows_are(*.available)
     )]
     NoWriter {
         selector: &'static str,
@@ -261,6 +265,38 @@ pub struct BadSelector {
     pub what: String,
     /// Setting to give instead.
     pub remedy: &'static str,
+}
+
+/// Names a column that the ring lacks, and what to name.
+fn unknown_column(name: &str, known: &[String], next_of: Option<&str>) -> String {
+    let known = known.join(", ");
+    match next_of {
+        Some(of) => format!(
+            "`{name}` is no column of the ring, which has {known}; it comes with `{of}`: name that"
+        ),
+        None => format!(
+            "the ring has no column `{name}`; name one of {known}; in windows by column, \"*\" \
+             stands for all others"
+        ),
+    }
+}
+
+/// Returns the order of a selector in words.
+fn order_of(selector: &str) -> &str {
+    match selector {
+        "max_priority" => "largest priority first",
+        "min_priority" => "smallest priority first",
+        other => other,
+    }
+}
+
+/// Counts the rows that can be claimed: not all of them start a transition.
+fn rows_are(available: u64) -> String {
+    match available {
+        0 => "0 rows are".to_owned(),
+        1 => "1 row is".to_owned(),
+        _ => format!("{available} rows, some of which may start no transition, are"),
+    }
 }
 
 /// Names some lanes, at most eight of them.

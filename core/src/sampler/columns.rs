@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use backcast_layout::Column;
+use backcast_layout::{Column, Role};
 
 use super::options::SamplerOptions;
 use crate::error::SampleError;
@@ -112,8 +112,9 @@ impl ColumnWindows {
         let all = || schema.columns().iter().map(Column::name).chain(FLAGS);
         for name in self.named.keys() {
             if !all().any(|column| stands_for(name, column)) {
-                let (name, known) = (name.clone(), all().map(str::to_owned).collect());
-                return Err(SampleError::UnknownColumn { name, known });
+                let known = all().map(str::to_owned).collect();
+                let next_of = next_of(name, schema).map(str::to_owned);
+                return Err(SampleError::UnknownColumn { name: name.clone(), known, next_of });
             }
         }
         let windows = schema.columns().iter().map(|column| self.of(column.name()));
@@ -124,6 +125,13 @@ impl ColumnWindows {
 
 /// Names of the flags that batches show as columns.
 const FLAGS: [&str; 2] = ["terminated", "truncated"];
+
+/// Returns the name of the observation columns of which a name is the `next_` counterpart.
+fn next_of<'a>(name: &'a str, schema: &Schema) -> Option<&'a str> {
+    let of = name.strip_prefix("next_")?;
+    let is_of = |column: &Column| column.role() == Role::Obs && stands_for(of, column.name());
+    schema.columns().iter().any(is_of).then_some(of)
+}
 
 /// Returns whether a name stands for a column: it is the column's, or the column lies below it.
 fn stands_for(name: &str, column: &str) -> bool {

@@ -72,7 +72,7 @@ pub(crate) const ROWS: &[Row] = &[
         "windows of no column at all",
         |s| columns(s, ColumnWindows::default()),
         "NoColumns",
-        &["select no column", "name one"],
+        &["no column is selected", "name one"],
     ),
     row(
         "a window by column that is empty",
