@@ -9,6 +9,18 @@ pub enum FormError {
     /// An option that does not go with sequences.
     #[error("sequences do not go with {what}; leave it out, or leave the form out")]
     WithSequence { what: &'static str },
+    /// Sequences by priority whose starts move.
+    #[error(
+        "sequences do not go with priorities and boundary \"clamp\" together, which moves starts \
+         to transitions that have no priority; leave boundary \"clamp\" out, or the priorities"
+    )]
+    ClampedPriorities,
+    /// A selector that does not go with whole episodes.
+    #[error(
+        "whole episodes do not go with a selector, and {selector} is one; leave the selector out, \
+         or draw sequences as long as the longest episode"
+    )]
+    EpisodesBySelector { selector: &'static str },
     /// An option that does not go with whole episodes.
     #[error("whole episodes do not go with {what}; leave it out, or leave the form out")]
     WithEpisodes { what: &'static str },

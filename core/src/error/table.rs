@@ -11,8 +11,12 @@ use super::lock::LockError;
 pub enum TableError {
     /// `max_times_sampled` is out of range for the selector.
     #[error(
-        "max_times_sampled is {times} for the selector {selector}; give 1 or more to \"consume\", \
-         and leave it out for \"epoch\", whose passes never end"
+        "max_times_sampled is {times}{}",
+        if *.selector == "epoch" {
+            " for the selector epoch, whose passes never end; leave it out"
+        } else {
+            "; give 1 or more"
+        }
     )]
     BadTimes { selector: &'static str, times: u32 },
     /// Another process holds the table's lock.

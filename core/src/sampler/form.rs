@@ -71,14 +71,12 @@ impl Sequence {
             ("an n-step return", draws.n_step.is_some()),
             ("a discount", draws.gamma.is_some() || draws.discounts),
             ("hindsight", options.hindsight.is_some()),
-            (
-                "priorities and boundary \"clamp\" together, which moves starts to transitions \
-                 that have no priority,",
-                priorities && draws.boundary == Boundary::Clamp,
-            ),
         ];
         if let Some((what, _)) = refused.into_iter().find(|(_, given)| *given) {
             return Err(FormError::WithSequence { what });
+        }
+        if priorities && draws.boundary == Boundary::Clamp {
+            return Err(FormError::ClampedPriorities);
         }
         let Self { length, stride } = self;
         // The observation after the last transition takes a row too.
@@ -142,11 +140,14 @@ fn check_episodes(
         ("a stride", draws.stride != 1),
         ("hindsight", options.hindsight.is_some()),
         ("learned columns", options.learned.is_some()),
-        ("draws by priority", options.selector.priorities().is_some()),
-        ("another selector than \"uniform\"", options.selector != Selector::Uniform),
     ];
     if let Some((what, _)) = refused.into_iter().find(|(_, given)| *given) {
         return Err(FormError::WithEpisodes { what });
+    }
+    if options.selector != Selector::Uniform {
+        let by_priority = options.selector.priorities().is_some();
+        let selector = if by_priority { "priority" } else { options.selector.as_str() };
+        return Err(FormError::EpisodesBySelector { selector });
     }
     // An episode of n transitions takes n + 1 rows.
     let limit = lane_capacity.saturating_sub(1);

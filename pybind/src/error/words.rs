@@ -47,7 +47,7 @@ const WITHOUT_CALLERS_WORDS: [&str; 20] = [
 ];
 
 /// Remedies in the words of the core, and as Python has them. `#` is a number.
-const REMEDIES: [(&str, &str); 36] = [
+const REMEDIES: [(&str, &str); 38] = [
     ("give `final_obs`, since", "give final_obs=infos[\"final_obs\"], since"),
     (
         "give `next_obs`, the observation that the step led to,",
@@ -73,6 +73,11 @@ const REMEDIES: [(&str, &str); 36] = [
          form=bc.WholeEpisodes(\"padded\", max_length=...)",
     ),
     ("or leave the form out", "or leave form out"),
+    ("leave the selector out", "leave select out"),
+    (
+        "draw sequences as long as the longest episode",
+        "give form=bc.Sequence(length) as long as the longest episode",
+    ),
     ("make another one without the form", "make another one without form"),
     ("0.8 for a k of 4", "0.8 for k=4"),
     ("leave the column out with `columns`", "leave the column out with columns=[...]"),

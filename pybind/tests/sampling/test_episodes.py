@@ -178,12 +178,19 @@ def test_what_does_not_go_with_episodes_is_refused_with_a_remedy() -> None:
         ({"future": 4}, "a future window"),
         ({"n_step": 3, "gamma": 0.9}, "an n-step return"),
         ({"boundary": "clamp"}, "boundary"),
-        ({"select": bc.Priority()}, "by priority"),
-        ({"select": "lifo"}, "selector"),
     ]
     for settings, part in refused:
         with pytest.raises(SampleError, match=f"{part}.*leave it out, or leave `?form`? out"):
             buf.sampler(form=bc.WholeEpisodes("padded"), **settings)
+    selectors: list[tuple[Any, str]] = [
+        (bc.Priority(), "priority"),
+        (bc.Largest(), "priority"),
+        (bc.Epoch(), "epoch"),
+        ("lifo", "lifo"),
+    ]
+    for select, name in selectors:
+        with pytest.raises(SampleError, match=rf"{name} is one; leave select out.*bc\.Sequence"):
+            buf.sampler(form=bc.WholeEpisodes("padded"), select=select)
     with pytest.raises(SampleError, match="max_length is 400; give 1 to 399"):
         buf.sampler(form=bc.WholeEpisodes("padded", max_length=400))
     with pytest.raises(SampleError, match="max_length is 0; give a whole number from 1 up"):

@@ -417,8 +417,8 @@ fn what_does_not_go_with_episodes_is_refused_with_a_remedy() {
             SamplerState { stride: 3, ..ring.sampler(seeded.clone()).unwrap().state() }.into(),
             "a stride",
         ),
-        (seeded.clone().priority(priority), "by priority"),
-        (seeded.clone().selector(Selector::Lifo), "selector"),
+        (seeded.clone().priority(priority), "priority is one"),
+        (seeded.clone().selector(Selector::Lifo), "lifo is one"),
         (seeded.clone().hindsight(goals), "hindsight"),
         (seeded.clone().episodes(WholeEpisodes::padded().max_length(0)), "max_length is 0; give 1"),
     ];
