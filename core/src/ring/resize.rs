@@ -417,7 +417,7 @@ mod tests {
         assert_eq!(files(), before);
         let heap = Ring::heap(&schema(), RingOptions::with_capacity(10)).unwrap();
         let error = heap.resize(20, FOREVER, &mut on).unwrap_err().to_string();
-        assert!(error.contains("heap"), "{error}");
+        assert!(error.contains("a private ring") && error.contains("one with a name"), "{error}");
     }
 
     #[test]

@@ -176,8 +176,9 @@ impl<T: Send> Handle<T> {
         Err(Failure::new(
             ErrorClass::Base,
             format!(
-                "{} belongs to the parent of this forked process; attach by name here, or start \
-                 processes with the multiprocessing context \"spawn\"",
+                "{} belongs to the parent of this forked process; attach by name here (create it \
+                 with a name if it has none), or start processes with the multiprocessing context \
+                 \"spawn\"",
                 self.label()
             ),
         ))

@@ -95,8 +95,8 @@ pub enum SegmentError {
     )]
     Abandoned { kind: ObjectKind, name: String },
     /// Rings of this kind cannot be resized.
-    #[error("{what} cannot be resized; make a larger one and copy the rows, or `backcast load` it")]
-    FixedSize { what: &'static str },
+    #[error("{what} cannot be resized; {remedy}")]
+    FixedSize { what: &'static str, remedy: &'static str },
     /// Only the daemon that keeps a ring in memfds can resize it.
     #[error(
         "`{name}` is in memfds, which only the daemon that keeps them can enlarge; use `backcast \

@@ -156,7 +156,7 @@ pub enum ParamsShapeError {
     )]
     BadName { name: String, reason: &'static str },
     /// Two arrays have one name, or one lies inside another.
-    #[error("`{name}` and `{other}` cannot both be arrays; give each a path of its own")]
+    #[error("{} cannot both be arrays; give each a path of its own", clash_of(.name, .other))]
     Clash { name: String, other: String },
     /// The array has too many axes.
     #[error("array `{name}` has {axes} axes, the limit is {}; reshape it", MAX_ARRAY_AXES)]
@@ -319,6 +319,15 @@ impl ParamsShape {
     }
 }
 
+/// Names the two arrays of a clash.
+fn clash_of(name: &str, other: &str) -> String {
+    if name == other {
+        format!("two of the name `{name}`")
+    } else {
+        format!("`{name}` and `{other}`")
+    }
+}
+
 /// Refuses a name that occurs twice, and one that holds another array, such as `a` beside `a/b`.
 fn check_names(arrays: &[ParamsArray]) -> Result<(), ParamsShapeError> {
     let names: std::collections::BTreeSet<&str> = arrays.iter().map(ParamsArray::name).collect();
@@ -383,7 +392,7 @@ mod tests {
         }
         let refuse = |arrays| ParamsShape::new(arrays, 1, 2, 4).unwrap_err();
         let twice = refuse(vec![array("a", &[1]), array("a", &[1])]);
-        assert!(matches!(twice, ParamsShapeError::Clash { .. }), "{twice}");
+        assert!(twice.to_string().starts_with("two of the name `a` cannot both"), "{twice}");
         let inside = refuse(vec![array("a/b", &[1]), array("a", &[1])]);
         assert!(matches!(inside, ParamsShapeError::Clash { .. }), "{inside}");
         assert!(matches!(refuse(vec![]), ParamsShapeError::Count { count: 0 }));

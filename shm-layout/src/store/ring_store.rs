@@ -375,8 +375,14 @@ impl RingStore {
             RingBacking::Named { object, shapes, .. } if !self.spec.snapshot => {
                 Ok((object, shapes))
             }
-            RingBacking::Named { .. } => Err(SegmentError::FixedSize { what: "a snapshot" }),
-            RingBacking::Heap { .. } => Err(SegmentError::FixedSize { what: "a ring on the heap" }),
+            RingBacking::Named { .. } => Err(SegmentError::FixedSize {
+                what: "a snapshot",
+                remedy: "make a larger one and copy the rows, or `backcast load` it",
+            }),
+            RingBacking::Heap { .. } => Err(SegmentError::FixedSize {
+                what: "a private ring",
+                remedy: "create one with a name, or make a larger one and copy the rows",
+            }),
         }
     }
 

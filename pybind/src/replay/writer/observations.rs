@@ -86,6 +86,7 @@ pub(crate) fn observation_columns<'py>(
 
 /// Lookup of the observation columns in an observation.
 struct Whole<'a> {
+    columns: &'a AppendColumns,
     /// Name of the argument in errors.
     name: &'static str,
     /// Whether there is a single column, so that a bare array is the whole observation.
@@ -100,7 +101,7 @@ impl<'a> Whole<'a> {
         let mut tops = names().filter_map(|name| Some(name.split_once('/')?.0));
         let top = tops.next().filter(|top| tops.all(|other| other == *top));
         let bare = names().count() == 1 && top.is_none();
-        Self { name, bare, top }
+        Self { columns, name, bare, top }
     }
 
     /// Returns a column's part of an observation. That is the whole of it for a single column, else
@@ -129,13 +130,29 @@ impl<'a> Whole<'a> {
             Failure::new(
                 ErrorClass::Append,
                 format!(
-                    "{} lacks column `{}`; give a dict with `{}` (nested dicts at each /)",
+                    "{} lacks column `{}`; give a dict with `{}` (nested dicts at each /){}",
                     self.name,
                     column.name,
-                    short.unwrap_or(&column.name)
+                    short.unwrap_or(&column.name),
+                    self.roles()
                 ),
             )
         })
+    }
+
+    /// Lists observation columns that share no group: a name may have made one of them such.
+    #[cold]
+    fn roles(&self) -> String {
+        if self.bare || self.top.is_some() {
+            return String::new();
+        }
+        let names: Vec<&str> =
+            self.columns.observations().map(|column| column.name.as_str()).collect();
+        format!(
+            "; the observation has {}, by their role or by a name such as `state`: the role \
+             \"step\" takes a column out of it",
+            names.join(", ")
+        )
     }
 }
 
