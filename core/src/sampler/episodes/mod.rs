@@ -44,9 +44,10 @@ impl EpisodeLayout {
 /// Draws of whole episodes instead of transitions, uniform over the complete ones.
 ///
 /// An episode is complete if it terminated or was truncated, its FINAL row is published, and its
-/// first row is within capacity. One that began after a GAP, as the first one of every writer does,
-/// counts only while the ring still holds the end of the episode before it: otherwise its rows may
-/// continue an episode that was cut.
+/// first row is within capacity. One that began after a GAP, as the first one of a writer that
+/// continues a lane does, counts only if the episode before it ended, and while the ring still
+/// holds that end: otherwise its rows may continue an episode that was cut. The first episode of a
+/// new ring has no GAP before it, and counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct WholeEpisodes {
