@@ -90,12 +90,12 @@ fn a_writer_killed_at_random_leaves_whole_rows_and_free_lanes() -> Result<(), Bo
     println!("storm: {counts:?}\nreader: {sampled:?}");
     assert_eq!(sampled.torn, 0, "torn rows were returned");
     assert_eq!(counts.kills, kills);
-    assert!(counts.adoptions > 0 && counts.rows_audited > 0 && sampled.windows > 0);
+    assert!(counts.adoptions > 0 && counts.rows_audited > 0);
     // A storm that never hits the critical moments proves nothing. A shortened one may miss some.
     if kills >= KILLS {
         assert!(counts.died_announced > 0 && counts.died_mid_row > 0, "{counts:?}");
         assert!(counts.died_before_publish > 0, "{counts:?}");
-        assert!(sampled.lapped > 0, "{sampled:?}");
+        assert!(sampled.windows > 0 && sampled.lapped > 0, "{sampled:?}");
     }
     Ok(())
 }

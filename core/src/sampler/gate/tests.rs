@@ -198,11 +198,13 @@ fn items_of_transitions_that_were_dropped_meanwhile_are_not_given_back() {
     drop(batches);
     assert_eq!(room(&ahead), expected, "{:?}", counts(&ahead));
     // A batch of which a part is counted.
-    let waits = ring(RateLimiter::queue(20));
+    let stop = Arc::new(AtomicBool::new(false));
+    let stops = Arc::clone(&stop);
+    let interrupt = Interrupt::when(move || stops.load(Relaxed));
+    let waits = ring(RateLimiter::queue(20)).interrupted_by(interrupt);
     fill(&waits, 20);
     std::thread::scope(|scope| {
         let mut sampler = waits.sampler(SamplerOptions::seeded(1)).unwrap();
-        sampler.set_timeout(Some(Duration::from_millis(200)));
         let draw = scope.spawn(move || sampler.sample(30).unwrap_err());
         let began = Instant::now();
         while counts(&waits).samples < 20 {
@@ -210,9 +212,14 @@ fn items_of_transitions_that_were_dropped_meanwhile_are_not_given_back() {
             std::thread::yield_now();
         }
         waits.clear().unwrap();
+        stop.store(true, Relaxed);
         let refused = draw.join().unwrap();
-        assert!(matches!(refused, SampleError::Limited(LimitError::TimedOut(_))), "{refused}");
+        assert!(
+            matches!(refused, SampleError::Limited(LimitError::Interrupted { .. })),
+            "{refused}"
+        );
     });
+    stop.store(false, Relaxed);
     assert_eq!(room(&waits), expected, "{:?}", counts(&waits));
 }
 
