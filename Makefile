@@ -194,7 +194,7 @@ wheel-check: wheel sdist ## Build the wheel again from the source distribution, 
 	$(AGAIN)/venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps $(DIST)/*.whl
 	$(AGAIN)/venv/bin/python -m pytest pybind/tests --ignore pybind/tests/demo --ignore pybind/tests/test_stub.py
 
-errors-page: $(STAMP)/dev native ## Write docs/errors.md again; review the changes
+errors-page: $(STAMP)/dev native ## Write docs/errors.md and the golden messages again; review the changes
 	BACKCAST_WRITE_ERRORS_PAGE=1 $(PY) -m pytest --quiet pybind/tests/errors/test_errors_page.py
 
 # The margin that a seed has to beat holding by is set in the program.

@@ -1,0 +1,186 @@
+"""Calls of every part of Backcast that raise, for `golden_messages.txt`.
+
+`docs/errors.md` has the mistakes of newcomers; here are others, of parts that the page leaves out.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from contextlib import ExitStack
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import backcast as bc
+import numpy as np
+from backcast import finrl, plot, sim
+from backcast.envs import PortfolioEnv, TradingEnv
+from daemons import serving
+from typos import Newcomer
+
+TYPED: dict[str, list[str]] = {
+    "Rings and columns": [
+        "bc.ReplayBuffer.create(None, columns, capacity=80, persistent=True)",
+        'bc.ReplayBuffer.create("pong", columns, capacity=80, lanes=2, reader_slots=9, '
+        'exist="attach")',
+        'bc.ReplayBuffer.create("a", columns, capacity=80, dir="prices.csv")',
+        'bc.Schema({"obs": ("f4", (2, True))})',
+        "closed.sample(8)",
+        "pong.resize(70)",
+        "pong.drop_episode(5)",
+    ],
+    "Rows": [
+        "two.append(obs=[1, 2], terminated=[True, False], truncated=[False] * 2)",
+        "two.append(obs=np.ma.masked_equal([1, 2], 2), terminated=[False] * 2, truncated=[0, 0])",
+        "w.extend(obs={}, action=[], terminated=[], truncated=[])",
+        'reserving.reserve()["actoin"]',
+        "limited.append(x=1, **go_on)",
+        'bc.ReplayBuffer.attach("pong", on_unlinked="raise")',
+    ],
+    "Draws": [
+        "pong.sampler(history=90)",
+        "pong.gather([-1])",
+        "old_rows.gather([0])",
+        "pong.sampler(share=(0, 2))",
+        "pong.sampler(form=bc.WholeEpisodes()).sample(4)",
+        "pong.wait(60, timeout=0.01)",
+        "bc.returns.discounted(batch, gamma=0.9)",
+        "bc.Hindsight(reward=3)",
+    ],
+    "Priorities, tables and limiters": [
+        "prioritized.update_priorities([0, 1], [1.0, np.nan])",
+        "pong.sampler(select=bc.Priority(alpha=0.7))",
+        "pong.sampler(select=bc.LaneWeights([1, -1]))",
+        "consuming.sample(60, timeout=0.01)",
+        'pong.table("other")',
+        "online.update_values([0, 1], value=[1.0])",
+        "held.sample(8, timeout=0)",
+        "failing.sample(8)",
+    ],
+    "Parameters": [
+        'policy.publish({"w": np.zeros(3)})',
+        'policy.publish({"w": np.zeros(2)}, version=7)',
+        "policy.wait(8, timeout=0.01)",
+        'bc.Params.attach("target")',
+    ],
+    "Snapshots and files": [
+        'bc.ReplayBuffer.load("damaged@a", "again")',
+        'bc.ReplayBuffer.from_file("steps.xlsx", "steps")',
+        'pong.export("nowhere/pong.parquet")',
+        'bc.list_snapshots(store="prices.csv")',
+    ],
+    "The daemon": [
+        "bc.Client.connect(timeout=0)",
+        'bc.Client.connect("nothing")',
+        'bc.ReplayBuffer.create("big", columns, capacity="64MiB", daemon=client)',
+        'client.stats("pnog")',
+    ],
+    "Fleets": [
+        "bc.Fleet(7)",
+        'bc.Fleet("fleet_actors:act", n=0)',
+        'bc.Fleet("backcast.fleet:report").stats()',
+        "bc.fleet.context()",
+        'entered(bc.Fleet("backcast.fleet:reprot"))',
+    ],
+    "Markets": [
+        'bc.Panel.from_csv("prices.csv", columns={"Rsi": "x"})',
+        'sim.Market("frantic")',
+        'sim.Market(seed=1).send("buy", 1, kind="limit")',
+        'sim.MarketConfig.of({"fee": {}})',
+        "TradingEnv(frame_skip=0)",
+        "PortfolioEnv(panel, buy_cost_pct=2.0)",
+        'PortfolioEnv(panel, tickers=["AAA"], days=(0, 99))',
+    ],
+    "Adapters": [
+        "finrl.FastFinRL(panel).step([0.5])",
+        "finrl.VecReplayBuffer(finrl.VecFastFinRL(panel, 2), 0)",
+        'finrl.TickerTokenizer(["A"], frozen=True).encode("B")',
+        "plot.window({}, 0)",
+        'import_module("backcast.cleanrl")',
+        'import_module("backcast.sb3")',
+    ],
+}
+
+COMMANDS = [
+    "export pong nowhere/pong.parquet",
+    "verify pong@epoch-10",
+    "serve --budget 1parsec",
+]
+"""Mistakes in a shell, after `backcast`."""
+
+
+def entered(fleet: bc.Fleet) -> None:
+    """Start a fleet that cannot start."""
+    with fleet:
+        pass
+
+
+def rings(hold: Any) -> dict[str, object]:  # noqa: ANN401
+    """Make rings in the states that the calls need."""
+    go_on: dict[str, bool] = {"terminated": False, "truncated": False}
+
+    def small(**settings: Any) -> tuple[bc.ReplayBuffer, bc.Writer]:  # noqa: ANN401
+        ring = hold(bc.ReplayBuffer.create(None, {"x": "f4"}, **({"capacity": 20} | settings)))
+        return ring, hold(ring.writer(timeout=0))
+
+    old_rows, writer = small()
+    for _ in range(90):
+        writer.append(x=1, **go_on)
+    queued, limited = small(limiter=bc.RateLimiter.queue(2))
+    for _ in range(3):
+        limited.append(x=1, **go_on)
+    held, _ = small(limiter=bc.RateLimiter(min_size=5))
+    limits = bc.RateLimiter(min_size=5, no_writer="error")
+    failing = hold(bc.ReplayBuffer.create(None, {"x": "f4"}, capacity=20, limiter=limits))
+    return {"old_rows": old_rows, "queued": queued, "limited": limited, "held": held} | {
+        "failing": failing,
+        "reserving": small()[1],
+    }
+
+
+def names(newcomer: Newcomer, place: Path, files: Path, held: ExitStack) -> dict[str, object]:
+    """Make everything that the calls name, beside the scene of the page of errors."""
+    hold = held.enter_context
+    pong: Any = newcomer.names["pong"]
+    policy = hold(bc.Params.create("policy", {"w": np.zeros(2)}))
+    policy.publish({"w": np.zeros(2)}, version=7)
+    with bc.ReplayBuffer.create("damaged", {"x": "f4"}, capacity=20) as damaged:
+        with damaged.writer() as writer:
+            for _ in range(10):
+                writer.append(x=1, terminated=False, truncated=False)
+        damaged.snapshot("a")
+    file = Path(bc.list_snapshots("damaged")[0]["files"][-1])
+    file.write_bytes(file.read_bytes()[:-1])
+    hold(patch.dict(sys.modules, {"matplotlib": None, "torch": None}))
+    for module in ("backcast.cleanrl", "backcast.sb3", "backcast.plot._draw"):
+        sys.modules.pop(module, None)
+    hold(serving(place, "--budget", "1MiB"))
+    made = rings(hold) | {"sim": sim, "finrl": finrl, "plot": plot}
+    return made | {
+        "entered": entered,
+        "import_module": import_module,
+        "PortfolioEnv": PortfolioEnv,
+        "TradingEnv": TradingEnv,
+        "policy": policy,
+        "client": bc.Client.connect(),
+        "prioritized": hold(pong.sampler(select=bc.Priority(alpha=0.6))),
+        "consuming": hold(pong.sampler(select=bc.Consume())),
+        "online": pong.table("online", learned={"value": "f4"}),
+    }
+
+
+def messages(place: Path, files: Path) -> str:
+    """Return every call with its class and its whole message, wrapped; `files` becomes the cwd."""
+    text = ""
+    with ExitStack() as held:
+        newcomer = Newcomer(place, files, held)
+        newcomer.names |= names(newcomer, place, files, held)
+        for heading, typed in TYPED.items():
+            text += f"# {heading}\n\n" + "\n\n".join(map(newcomer.types, typed)) + "\n\n"
+        text += "# In a shell\n\n" + "\n\n".join(map(newcomer.runs, COMMANDS)) + "\n"
+    # Durations, sizes of files of rings, and random parts of file names.
+    text = re.sub(r"\b\d+ ms\b", "10 ms", text)
+    text = re.sub(r"\b\d+ KiB\b", "99 KiB", text)
+    return re.sub(r"-[0-9a-f]{8}-", "-01234567-", text)
