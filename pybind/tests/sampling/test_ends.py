@@ -101,7 +101,7 @@ def test_drawing_goes_on_when_the_ring_is_exactly_full() -> None:
         for step in range(1, 30):
             a.step()
             if step < 2:
-                with pytest.raises(bc.errors.SampleError, match="no transition yet"):
+                with pytest.raises(bc.errors.SampleError, match=r"\b1\b"):
                     sampler.sample(64)
                 continue
             drawn = sorted(set(sampler.sample(64).index.tolist()))
@@ -144,7 +144,7 @@ def test_frame_stacks_never_begin_in_the_middle_of_an_episode() -> None:
         drawn = sampler.sample(300)
         assert sorted(set(drawn.index.tolist())) == list(range(13, 29))
         same(drawn["obs"], drawn["obs"][:, -1:] + np.arange(-3, 1))
-        with pytest.raises(bc.errors.SampleError, match="beginning of its history was overwritten"):
+        with pytest.raises(bc.errors.SampleError, match=r'index\[0\] = 12\b.*boundary="clamp"'):
             sampler.gather([12])
         a.episode(2, TERMINATES)
         a.episode(12)
@@ -162,9 +162,7 @@ def test_a_ring_without_a_known_history_says_so() -> None:
         assert set(sampler.sample(50).index.tolist()) == {10}
         a.episode(2, TERMINATES)
         a.episode(1)
-        with pytest.raises(
-            bc.errors.SampleError, match=r"no transition has its history of 5: .*overwritten"
-        ):
+        with pytest.raises(bc.errors.SampleError, match=r"\b5\b"):
             sampler.sample(1)
 
 
@@ -175,7 +173,7 @@ def test_a_return_ends_with_its_episode_and_bootstraps_only_where_that_was_trunc
         sampler = a.buf.sampler(seed=1, n_step=3, gamma=0.5)
         batch = sampler.gather([0, 1, 2, 3, 5, 6, 7, 8])
         for final in (4, 9):
-            with pytest.raises(bc.errors.SampleError, match="it is a FINAL row"):
+            with pytest.raises(bc.errors.SampleError, match=r"\bFINAL\b"):
                 sampler.gather([final])
     r = np.arange(11) / 10
     same(
@@ -218,7 +216,7 @@ def test_a_return_stops_where_a_writer_died(how: str) -> None:
             a.episode(3)
         sampler = a.buf.sampler(seed=1, history=2, future=2, n_step=3, gamma=0.5)
         batch = sampler.gather([0, 1, 3])
-        with pytest.raises(bc.errors.SampleError, match="the row after it is a GAP"):
+        with pytest.raises(bc.errors.SampleError, match=r"\bGAP\b"):
             sampler.gather([2])
     same(batch["n_discount"], [0.25, 0.5, 0.25])
     same(batch["n_next_obs"], [3, 3, 3])  # the new writer's count begins anew

@@ -91,9 +91,9 @@ def test_a_batch_without_missing_ones_has_no_found(buf: bc.ReplayBuffer) -> None
 @pytest.mark.parametrize(
     ("index", "why"),
     [
-        (49, "it is the newest row of its lane, and becomes a transition when the row after it"),
-        (60, "not published yet"),
-        (-1, "-1 stands for a row that was dropped because a lease was in the way"),
+        (49, r"index\[1\] = 49\b"),
+        (60, r"index\[1\] = 60\b"),
+        (-1, r"-1\b"),
     ],
 )
 def test_the_error_says_why(buf: bc.ReplayBuffer, index: int, why: str) -> None:
@@ -109,18 +109,14 @@ def test_rows_without_a_successor_say_so(buf: bc.ReplayBuffer) -> None:
                 writer.restart()
             obs = {"x": step, "image": np.zeros((2, 2), "u1")}
             writer.append(obs=obs, action=step, terminated=step == 3, truncated=False)
-    with pytest.raises(
-        bc.errors.SampleError, match="it is a FINAL row, which holds the last observation"
-    ):
+    with pytest.raises(bc.errors.SampleError, match=r"\bFINAL\b"):
         buf.gather([4])
-    with pytest.raises(bc.errors.SampleError, match=r"its episode was broken off there .* GAP"):
+    with pytest.raises(bc.errors.SampleError, match=r"\bGAP\b"):
         buf.gather([7])
 
 
 def test_missing_is_one_of_two_words(buf: bc.ReplayBuffer) -> None:
-    with pytest.raises(
-        bc.errors.ArgumentError, match='missing is \'drop\'; give "error" or "mask"'
-    ):
+    with pytest.raises(bc.errors.ArgumentError, match=r'\bmissing\b.*\'drop\'.*"error".*"mask"'):
         buf.gather([1], missing="drop")  # type: ignore[call-overload]
 
 
@@ -128,7 +124,5 @@ def test_more_indices_than_a_batch_can_have_are_refused_before_they_are_copied(
     buf: bc.ReplayBuffer,
 ) -> None:
     endless = np.broadcast_to(np.int64(3), (1 << 24, 4))
-    with pytest.raises(
-        bc.errors.SampleError, match="names 67108864 transitions; give from 1 to 16777216"
-    ):
+    with pytest.raises(bc.errors.SampleError, match=r"\b67108864\b.*\b1\b.*\b16777216\b"):
         buf.gather(endless)

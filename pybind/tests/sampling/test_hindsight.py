@@ -174,7 +174,7 @@ def test_seeds_and_states_repeat_and_threads_draw_the_same() -> None:
     again.sample(64)
     rest = buf.sampler(state=again.state(), hindsight=hindsight).sample(64)
     np.testing.assert_array_equal(rest["obs"]["desired_goal"], expected[1]["obs"]["desired_goal"])
-    with pytest.raises(bc.errors.SampleError, match="give hindsight with the same settings"):
+    with pytest.raises(bc.errors.SampleError, match=r"\bhindsight\b"):
         buf.sampler(state=again.state())
     gathered = again.gather(expected[0].index)
     assert not gathered["relabelled"].any()
@@ -192,16 +192,16 @@ def test_goals_and_priorities_go_together() -> None:
 @pytest.mark.parametrize(
     ("settings", "match"),
     [
-        ({"n_step": 3, "gamma": 0.9}, "leave n_step out, and sum .* future=2"),
+        ({"n_step": 3, "gamma": 0.9}, r"\bn_step\b.*future=2"),
         (
             {"hindsight": bc.Hindsight(reward, desired="goal")},
-            "desired column `goal`, and the ring has",
+            "`goal`",
         ),
-        ({"hindsight": bc.Hindsight(reward, achieved="action")}, "`action` is no observation"),
-        ({"history": {"obs": 4, "reward": None}}, "give `reward` and both goal columns the same"),
-        ({"columns": ["obs"]}, "left out of the batch"),
-        ({"hindsight": reward}, "hindsight is .*; give a backcast.Hindsight"),
-        ({"hindsight": None, "transform": 7}, "transform is 7; give a function"),
+        ({"hindsight": bc.Hindsight(reward, achieved="action")}, "`action`"),
+        ({"history": {"obs": 4, "reward": None}}, "`reward`"),
+        ({"columns": ["obs"]}, "`obs/achieved_goal`.*`reward`"),
+        ({"hindsight": reward}, r"\bhindsight\b.*backcast.Hindsight"),
+        ({"hindsight": None, "transform": 7}, r"\btransform\b.*\b7\b"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], match: str) -> None:
@@ -212,13 +212,13 @@ def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], match: st
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        ({"ratio": 1.5}, "ratio is 1.5; give a number from 0 to 1"),
-        ({"k": -1}, "k is -1; give"),
-        ({"k": 4, "ratio": 0.8}, "give one of them"),
-        ({"strategy": "past"}, 'give "future", "final" or "episode"'),
-        ({"reward": 3}, "reward is 3; give a function"),
-        ({"ratio": True}, "ratio is True"),
-        ({"desired": 3}, "desired is 3; give the name"),
+        ({"ratio": 1.5}, r"\bratio\b.*1.5.*\b0\b.*\b1\b"),
+        ({"k": -1}, r"\bk\b.*-1\b"),
+        ({"k": 4, "ratio": 0.8}, r"k=4.*ratio=0\.8"),
+        ({"strategy": "past"}, r'"future".*"final".*"episode"'),
+        ({"reward": 3}, r"\breward\b.*\b3\b"),
+        ({"ratio": True}, r"\bratio\b.*\bTrue\b"),
+        ({"desired": 3}, r"\bdesired\b.*\b3\b"),
     ],
 )
 def test_bad_arguments_of_hindsight_are_refused(arguments: dict[str, Any], match: str) -> None:
@@ -227,20 +227,18 @@ def test_bad_arguments_of_hindsight_are_refused(arguments: dict[str, Any], match
 
 
 def test_a_misspelt_argument_of_hindsight_is_named() -> None:
-    with pytest.raises(
-        bc.errors.ArgumentTypeError, match="no argument `starategy`; did you mean `strat"
-    ):
+    with pytest.raises(bc.errors.ArgumentTypeError, match="`starategy`"):
         made({"reward": reward, "starategy": "future"})
 
 
 @pytest.mark.parametrize(
     ("returned", "match"),
     [
-        (np.array(["1"] * 8), "reward returned an array of <U1; return one number for each"),
-        (np.full(8, None), "reward returned an array of object"),
-        (np.full(8, 1j), "reward returned an array of complex128"),
-        ([[1], [1, 2]], "reward returned list, which NumPy cannot read"),
-        (np.full(8, 1e300), r"reward returned 1e\+300 at \[\d\], .* of f4; return numbers of at"),
+        (np.array(["1"] * 8), r"\breward\b.*<U1"),
+        (np.full(8, None), r"\breward\b"),
+        (np.full(8, 1j), r"\breward\b.*\bcomplex128\b"),
+        ([[1], [1, 2]], r"\breward\b.*\bNumPy\b"),
+        (np.full(8, 1e300), r"\breward\b.*1e\+300.*\[\d\].*\bf4\b"),
     ],
 )
 def test_rewards_that_cannot_be_stored_are_refused(returned: Any, match: str) -> None:  # noqa: ANN401
@@ -264,9 +262,7 @@ def test_infinite_rewards_and_those_of_other_rows_are_no_overflow() -> None:
 
 def test_rewards_of_another_shape_are_refused() -> None:
     sampler = ring().sampler(seed=1, hindsight=bc.Hindsight(lambda *_: np.zeros(3)))
-    with pytest.raises(
-        bc.errors.SampleError, match=r"reward returned \(3,\), .* \(8,\); return one number"
-    ):
+    with pytest.raises(bc.errors.SampleError, match=r"\breward\b.*\(3,\).*\(8,\)"):
         sampler.sample(8)
 
 
@@ -291,5 +287,5 @@ def test_a_transform_sees_every_batch_in_the_callers_thread() -> None:
     assert threads == {threading.get_ident()}
     total: Any = buf.sampler(seed=3, transform=lambda batch: batch["reward"].sum()).sample(4)
     assert total == -4
-    with pytest.raises(bc.errors.SampleError, match="transform returned None; return the batch"):
+    with pytest.raises(bc.errors.SampleError, match=r"\btransform\b.*\bNone\b"):
         buf.sampler(seed=3, transform=lambda batch: None).sample(4)

@@ -93,19 +93,19 @@ def test_batches_drawn_ahead_and_saved_samplers_join_values() -> None:
 @pytest.mark.parametrize(
     ("learned", "part"),
     [
-        ({"value": "f8"}, "8 bytes a value"),
-        ({"obs": "f4"}, "column `obs`"),
-        ({"age": "i4"}, "`age` is a key"),
-        ({"next_x": "f4"}, "`next_x` is a key"),
-        ({"a-b": "f4"}, "no identifier"),
-        ({}, "0 learned columns"),
-        ({f"c{n}": "f4" for n in range(17)}, "17 learned columns"),
-        ({"v": "f4", "v_set": "f4"}, "column `v` of the table"),
+        ({"value": "f8"}, "8"),
+        ({"obs": "f4"}, "`obs`"),
+        ({"age": "i4"}, "`age`"),
+        ({"next_x": "f4"}, "`next_x`"),
+        ({"a-b": "f4"}, "`a-b`"),
+        ({}, "0"),
+        ({f"c{n}": "f4" for n in range(17)}, "17"),
+        ({"v": "f4", "v_set": "f4"}, "`v`"),
     ],
 )
 def test_columns_that_cannot_be_are_refused(learned: dict[str, Any], part: str) -> None:
     buf = ring(3)
-    with pytest.raises(bc.errors.SampleError, match="learned column") as raised:
+    with pytest.raises(bc.errors.SampleError) as raised:
         buf.table("online", learned=learned)
     assert part in str(raised.value)
     assert buf.stats()["learned"] == []
@@ -114,29 +114,29 @@ def test_columns_that_cannot_be_are_refused(learned: dict[str, Any], part: str) 
 def test_other_columns_and_wrong_values_are_refused_before_anything_changes() -> None:
     buf = ring()
     table = buf.table("online", learned={"value": "f4", "visits": "u1"})
-    with pytest.raises(bc.ExistsError, match=r"\(value: f4, visits: u1\).*\(value: f4\)"):
+    with pytest.raises(bc.ExistsError, match=r"\bf4\b.*\bu1\b.*\bf4\b"):
         buf.table("online", learned={"value": "f4"})
-    with pytest.raises(bc.NotFoundError, match="no table `other`"):
+    with pytest.raises(bc.NotFoundError, match="`other`"):
         buf.table("other")
-    with pytest.raises(bc.NotFoundError, match="only online"):
+    with pytest.raises(bc.NotFoundError, match=r"`other`.*online"):
         buf.sampler(learned="other")
     mistakes: list[tuple[dict[str, Any], str]] = [
-        ({"value": [1.0]}, "1 values of `value` for 2 indices"),
+        ({"value": [1.0]}, "`value`"),
         ({"value": [1, 2], "visits": [1, 256]}, "256"),
-        ({"value": [1, 2], "visit": [1, 2]}, "give values of value, visits"),
-        ({}, "no values"),
+        ({"value": [1, 2], "visit": [1, 2]}, "visits"),
+        ({}, "value"),
     ]
     for given, part in mistakes:
         with pytest.raises(bc.errors.SampleError) as raised:
             table.update_values([1, 2], **given)
         assert part in str(raised.value)
-    with pytest.raises(bc.errors.SampleError, match="not published yet"):
+    with pytest.raises(bc.errors.SampleError, match=r"index\[1\] = 50\b"):
         table.update_values([1, 50], value=[1, 2])
     with pytest.raises(bc.errors.ArgumentTypeError, match=r"value=\.\.\."):
         table.update_values([1], [2.0])  # type: ignore[call-arg]
     assert not table.values(np.arange(49))["value_set"].any()
     table.close()
-    with pytest.raises(bc.ClosedError, match="call `table` again"):
+    with pytest.raises(bc.ClosedError, match="`table`"):
         table.values([1])
 
 
@@ -202,10 +202,8 @@ def test_two_processes_set_values_at_once(place: Path, start: Callable[..., Chil
 def test_learned_columns_with_a_shape_are_refused_as_what_they_are() -> None:
     buf = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100)
     for dtype in (("f4", (2,)), ("f4",)):
-        with pytest.raises(
-            bc.errors.SchemaError, match="is a tuple, and a learned column holds one num"
-        ):
+        with pytest.raises(bc.errors.SchemaError, match="`v`"):
             buf.table("v", learned={"v": dtype})
-    with pytest.raises(bc.errors.SchemaError, match="'flaot32' is not a dtype") as raised:
+    with pytest.raises(bc.errors.SchemaError, match="'flaot32'") as raised:
         buf.table("v", learned={"v": "flaot32"})
     assert "tuple" not in str(raised.value)

@@ -63,34 +63,28 @@ def test_states_and_batches_drawn_ahead_keep_to_their_learner() -> None:
 def test_learners_that_cannot_be_are_refused() -> None:
     buf = ring()
     mistakes = [
-        ((4, 4), "rank is 4 of world_size 4"),
-        ((1, 1), "rank is 1 of world_size 1"),
-        ((0, 0), r"share\[1\], the world_size, is 0; give a whole number from 1 up"),
-        ((-1, 2), r"share\[0\], the rank, is -1; give a whole number from 0 up"),
+        ((4, 4), r"\brank\b.*\b4\b"),
+        ((1, 1), r"\brank\b.*\b1\b"),
+        ((0, 0), r"share\[1\].*\b0\b"),
+        ((-1, 2), r"share\[0\].*-1\b"),
     ]
     for share, part in mistakes:
         with pytest.raises(bc.errors.SampleError, match=part):
             buf.sampler(seed=1, share=share)
-    with pytest.raises(
-        bc.errors.SampleError, match="state is given, and share too; leave share out"
-    ):
+    with pytest.raises(bc.errors.SampleError, match=r"\bstate\b"):
         buf.sampler(state=buf.sampler(seed=1).state(), share=(0, 2))
     assert np.unique(buf.sample(4).index).size
 
 
 @pytest.mark.parametrize("share", [1, (1,), (0, 1, 2), [0, 2], "02", {0: 2}])
 def test_a_share_that_is_no_pair_is_refused(share: Any) -> None:  # noqa: ANN401
-    with pytest.raises(
-        bc.errors.ArgumentTypeError, match=r"share is .*; give a pair \(rank, world_size\)"
-    ):
+    with pytest.raises(bc.errors.ArgumentTypeError, match=r"\bshare\b.*\bworld_size\b"):
         ring().sampler(seed=1, share=share)
 
 
 @pytest.mark.parametrize("share", [(0.5, 2), (True, 2), (0, "2"), (0, None)])
 def test_numbers_of_another_type_in_a_share_are_refused(share: Any) -> None:  # noqa: ANN401
-    with pytest.raises(
-        bc.errors.ArgumentTypeError, match=r"share\[[01]\], the .* is .*; give a whole"
-    ):
+    with pytest.raises(bc.errors.ArgumentTypeError, match=r"share\[[01]\]"):
         ring().sampler(seed=1, share=share)
 
 
@@ -98,7 +92,7 @@ def test_numbers_of_another_type_in_a_share_are_refused(share: Any) -> None:  # 
     "select", ["uniform", bc.Priority(), bc.Recency(9), "lane_strata", bc.LaneWeights([1])]
 )
 def test_learners_without_a_seed_would_share_nothing(select: Any) -> None:  # noqa: ANN401
-    message = "share is of 2 learners, and seed is left out: .*; give all ranks the same seed, such"
+    message = r"\bshare\b.*\b2\b.*\bseed\b"
     with pytest.raises(bc.errors.SampleError, match=message):
         ring().sampler(share=(1, 2), select=select)
 

@@ -108,18 +108,18 @@ def check(play: Play, asked: Windows) -> None:
     assert len(play.buf) == len(every)
     arguments: dict[str, Any] = dict(vars(asked), seed=3)
     if asked.rows > play.lanes[0].capacity:
-        with pytest.raises(bc.errors.SampleError, match="rows"):
+        with pytest.raises(bc.errors.SampleError, match=r"n_step=\d+"):
             play.buf.sampler(**arguments)
         return
     sampler = play.buf.sampler(**arguments)
     whole = [item for item in every if is_drawn(item, asked)]
-    why = "beginning of its history was overwritten" if asked.boundary == "clamp" else "lie whole"
+    why = r"index\[0\]" if asked.boundary == "clamp" else r'index\[0\].*boundary="reject"'
     for item in every:
         if item not in whole:
             with pytest.raises(bc.errors.SampleError, match=why):
                 sampler.gather([item.index])
     if not whole:
-        with pytest.raises(bc.errors.SampleError, match=r"no (transition|window)"):
+        with pytest.raises(bc.errors.SampleError):
             sampler.sample(8)
         return
     compare(sampler.gather([item.index for item in whole]), whole, asked)

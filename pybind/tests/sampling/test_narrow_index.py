@@ -98,7 +98,7 @@ def test_a_narrow_index_is_refused_and_changes_nothing(
     calls = takers(buf)
     index = buf.sampler(seed=2).sample(16).index
     given = CUT[form](index)
-    with pytest.raises(bc.errors.SampleError, match=r"^index: got .*lane << 48.*batch\.index.*JAX"):
+    with pytest.raises(bc.errors.SampleError, match=r"\b48\b.*batch\.index.*\bJAX\b"):
         calls[taker](given)
     assert not calls["LearnedTable.values"](index)["value_set"].any()
     assert [table["updated"] for table in buf.stats()["tables"]] == [0]
@@ -125,7 +125,7 @@ def test_64_bits_and_python_integers_are_taken(buf: bc.ReplayBuffer, taker: str)
 
 def test_a_mask_is_told_to_select_indices(buf: bc.ReplayBuffer) -> None:
     for call in takers(buf).values():
-        with pytest.raises(bc.errors.SampleError, match=r"mask of bools; .* index\[mask\]"):
+        with pytest.raises(bc.errors.SampleError, match=r"index\[mask\]"):
             call(np.array([True, False]))
 
 

@@ -61,11 +61,11 @@ def test_beta_is_a_number_a_pair_or_a_function(buf: bc.ReplayBuffer) -> None:
             expected = (priority.min() / priority) ** beta
             assert np.allclose(got["weight"], expected, atol=1e-6)
     assert seen[:2] == [0, 0]
-    with pytest.raises(bc.errors.SampleError, match="cannot call"):
+    with pytest.raises(bc.errors.SampleError, match=r"\bbeta\b.*beta=\(first, batches\)"):
         function.batches(10)
-    with pytest.raises(bc.errors.SampleError, match=r"beta is 1\.5; give 0 to 1"):
+    with pytest.raises(bc.errors.SampleError, match=r"\bbeta\b.*\b1\.5\b.*\b0\b.*\b1\b"):
         buf.sampler(seed=1, select=bc.Priority(alpha=1.0, beta=lambda _: 1.5, eps=0.0)).sample(2)
-    with pytest.raises(bc.errors.ArgumentTypeError, match="beta returned"):
+    with pytest.raises(bc.errors.ArgumentTypeError, match=r"\bbeta\b"):
         buf.sampler(select=bc.Priority(alpha=1.0, beta=lambda _: "x", eps=0.0)).sample(2)  # type: ignore[arg-type, return-value]
 
 
@@ -83,12 +83,12 @@ def test_priorities_of_windows_are_mixed(buf: bc.ReplayBuffer) -> None:
     weight = by_table.gather(index)["weight"]
     assert np.allclose(weight, min(1.0, expected.min()) / expected, rtol=1e-5)
     for wrong, message in (
-        ({"mask": mask[:, :2]}, "mask"),
-        ({"eta": 1.5}, "eta is 1.5"),
+        ({"mask": mask[:, :2]}, r"\b32\b.*\b4\b.*\b16\b"),
+        ({"eta": 1.5}, r"\beta\b.*1.5"),
     ):
         with pytest.raises(bc.errors.SampleError, match=message):
             mixed.update_priorities(index, td, **wrong)
-    with pytest.raises(bc.errors.SampleError, match="is for windows"):
+    with pytest.raises(bc.errors.SampleError, match=r"\[8\].*\[B, H\]"):
         mixed.update_priorities(index, td[:, 0], mask=mask)
 
 
@@ -128,9 +128,7 @@ def test_a_state_asks_for_the_function_of_beta_again(buf: bc.ReplayBuffer) -> No
         sampler.sample(16)
     state = json.loads(json.dumps(sampler.state()))
     assert state["priority"]["beta"] == "function"
-    message = (
-        r"beta is a function, which it does not have; give select=bc\.Priority\(.*beside state"
-    )
+    message = r"\bbeta\b.*select=bc\.Priority\("
     with pytest.raises(bc.errors.SampleError, match=message):
         buf.sampler(state=state)
     others: list[Any] = [
@@ -142,11 +140,9 @@ def test_a_state_asks_for_the_function_of_beta_again(buf: bc.ReplayBuffer) -> No
         "uniform",
     ]
     for other in others:
-        with pytest.raises(
-            bc.errors.SampleError, match="select is not that of the state; give the same"
-        ):
+        with pytest.raises(bc.errors.SampleError, match=r"\bselect\b"):
             buf.sampler(state=state, select=other)
-    with pytest.raises(bc.errors.ArgumentTypeError, match=r"select is 0\.6, a float; give"):
+    with pytest.raises(bc.errors.ArgumentTypeError, match=r"\bselect\b.*\b0\.6\b"):
         buf.sampler(state=state, select=0.6)  # type: ignore[arg-type]
     again = buf.sampler(state=state, select=select)
     assert again.select == select
@@ -163,9 +159,9 @@ def test_a_state_asks_for_the_function_of_beta_again(buf: bc.ReplayBuffer) -> No
     # The state of a number or a pair has it.
     for beta in (0.5, (0.4, 10)):
         plain = buf.sampler(seed=4, select=bc.Priority(alpha=0.6, beta=beta)).state()
-        with pytest.raises(bc.errors.SampleError, match="leave select out, the state has it"):
+        with pytest.raises(bc.errors.SampleError, match=r"\bstate\b"):
             buf.sampler(state=plain, select=select)
-    with pytest.raises(bc.errors.SampleError, match="leave select out"):
+    with pytest.raises(bc.errors.SampleError, match=r"\bstate\b"):
         buf.sampler(state=buf.sampler(seed=1).state(), select=select)
 
 
@@ -190,17 +186,17 @@ def test_stale_rows_are_dropped_and_counted(buf: bc.ReplayBuffer) -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"alpha": -0.1}, bc.errors.SampleError, "alpha is -0.1"),
-        ({"alpha": float("nan")}, bc.errors.SampleError, "alpha is NaN"),
-        ({"alpha": "high"}, bc.errors.ArgumentTypeError, "alpha is 'high'"),
-        ({"beta": 2}, bc.errors.SampleError, "beta is 2"),
-        ({"beta": "x"}, bc.errors.ArgumentTypeError, "beta is 'x'"),
-        ({"beta": (0.4, 0)}, bc.errors.SampleError, "at least 1"),
-        ({"eps": -1}, bc.errors.SampleError, "eps is -1"),
-        ({"normalize": "all"}, bc.errors.SampleError, "normalize is `all`"),
-        ({"table": "../x"}, bc.errors.ArgumentError, "cannot name"),
-        ({"alpha": 0.7}, bc.ExistsError, "is 0.6, but 0.7 was requested"),
-        ({"eps": 1.0}, bc.ExistsError, "its eps is"),
+        ({"alpha": -0.1}, bc.errors.SampleError, r"\balpha\b.*-0.1"),
+        ({"alpha": float("nan")}, bc.errors.SampleError, r"\balpha\b.*\bNaN\b"),
+        ({"alpha": "high"}, bc.errors.ArgumentTypeError, r"\balpha\b.*'high'"),
+        ({"beta": 2}, bc.errors.SampleError, r"\bbeta\b.*\b2\b"),
+        ({"beta": "x"}, bc.errors.ArgumentTypeError, r"\bbeta\b.*'x'"),
+        ({"beta": (0.4, 0)}, bc.errors.SampleError, r"\bbeta\b"),
+        ({"eps": -1}, bc.errors.SampleError, r"\beps\b.*-1\b"),
+        ({"normalize": "all"}, bc.errors.SampleError, r"\bnormalize\b.*`all`"),
+        ({"table": "../x"}, bc.errors.ArgumentError, r"`\.\./x`"),
+        ({"alpha": 0.7}, bc.ExistsError, r"0.6.*0.7"),
+        ({"eps": 1.0}, bc.ExistsError, r"\beps\b"),
     ],
 )
 def test_bad_settings_are_refused(
@@ -220,16 +216,16 @@ def test_bad_settings_are_refused(
 def test_bad_priorities_are_refused_and_nothing_changes(buf: bc.ReplayBuffer) -> None:
     sampler = buf.sampler(seed=6, select=bc.Priority(alpha=1.0, eps=0.0, normalize="table"))
     for index, priority, message in (
-        ([0, 1], [1.0, -1.0], r"priority\[1\] is -1.*abs\(td\)"),
-        ([0, 1], [np.nan, 1.0], r"priority\[0\] is NaN"),
-        ([0, 1], [1.0, 1e9], "the limit of this table is 65536"),
-        ([0, 1], [1.0], "1 priorities for 2 indices"),
-        ([0, 5_000], [1.0, 1.0], "not published yet"),
+        ([0, 1], [1.0, -1.0], r"priority\[1\].*-1\b.*abs\(td\)"),
+        ([0, 1], [np.nan, 1.0], r"priority\[0\].*\bNaN\b"),
+        ([0, 1], [1.0, 1e9], r"\btable\b.*\b65536\b"),
+        ([0, 1], [1.0], r"\b1\b.*\b2\b"),
+        ([0, 5_000], [1.0, 1.0], r"index\[1\] = 5000\b"),
     ):
         with pytest.raises(bc.errors.SampleError, match=message):
             sampler.update_priorities(index, priority)
     assert (sampler.sample(100)["weight"] == 1).all()
-    with pytest.raises(bc.errors.SampleError, match=r"draws uniformly.*select=bc\.Priority\("):
+    with pytest.raises(bc.errors.SampleError, match=r"select=bc\.Priority\("):
         buf.sampler().update_priorities([0], [1.0])
     sampler.close()
     with pytest.raises(bc.ClosedError):
@@ -351,9 +347,7 @@ def test_masked_places_of_windows_are_not_read_and_bad_ones_are_named_by_both_in
         errors[1, 1] = value
         for given in (mask, None):
             errors[0, 0] = 0.0 if given is None else np.nan
-            with pytest.raises(
-                bc.errors.SampleError, match=rf"priority\[1, 1\] is {shown}; give finite"
-            ):
+            with pytest.raises(bc.errors.SampleError, match=rf"priority\[1, 1\].* {shown};"):
                 sampler.update_priorities([3, 4], errors, mask=given)
 
 

@@ -127,12 +127,12 @@ def test_discounted_returns_are_sums_of_rewards_and_keep_their_type() -> None:
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        ({"gamma": 1.5}, "gamma is 1.5; give 0 to 1"),
-        ({"lam": -0.1}, "lambda is -0.1; give 0 to 1"),
-        ({"gamma": "reward"}, 'gamma is .reward.; give a number, 0 to 1, or "discount"'),
-        ({"values": np.zeros((8, 3))}, r"values is \(8, 3\), and the rewards .* \(8, 4\); give"),
-        ({"next_values": np.zeros(8)}, r"next_values is \(8,\)"),
-        ({"values": np.zeros((8, 4), bool)}, "values is of dtype bool; give floats"),
+        ({"gamma": 1.5}, r"\bgamma\b.*1.5.*\b0\b.*\b1\b"),
+        ({"lam": -0.1}, r"-0.1.*\b0\b.*\b1\b"),
+        ({"gamma": "reward"}, r'\bgamma\b.*\b0\b.*\b1\b.*"discount"'),
+        ({"values": np.zeros((8, 3))}, r"\bvalues\b.*\b8\b.*\b3\b.*\b8\b.*\b4\b"),
+        ({"next_values": np.zeros(8)}, r"\bnext_values\b.*\(8,\)"),
+        ({"values": np.zeros((8, 4), bool)}, r"\bvalues\b"),
     ],
 )
 def test_bad_arguments_of_returns_are_refused(change: dict[str, Any], match: str) -> None:
@@ -145,7 +145,7 @@ def test_bad_arguments_of_returns_are_refused(change: dict[str, Any], match: str
 
 def test_rewards_with_another_window_than_the_mask_are_refused() -> None:
     batch = ring().sampler(seed=1, history={"obs": 6, "*": None}).sample(8)
-    with pytest.raises(bc.errors.SampleError, match="give `reward` the longest window"):
+    with pytest.raises(bc.errors.SampleError, match="`reward`"):
         returns_of.discounted(batch, gamma=0.9)
 
 
@@ -199,7 +199,7 @@ def test_returns_of_ragged_episodes_are_those_of_padded_ones(
     # The last transition of an episode ends its trace whatever the flags of the batch say.
     ragged["truncated"][:] = False
     np.testing.assert_array_equal(returns_of.discounted(ragged, gamma=gamma), sums)
-    with pytest.raises(bc.errors.SampleError, match=r"next_values is \(64, 7\), and the rewards"):
+    with pytest.raises(bc.errors.SampleError, match=r"\bnext_values\b.*\b64\b.*\b7\b"):
         returns_of.discounted(ragged, np.zeros((64, 7)), gamma=gamma)
 
 

@@ -15,6 +15,7 @@ import backcast as bc
 import numpy as np
 import pytest
 from counted_ring import filled
+from facts import missing
 
 ANY: Any = bc
 """The package, for calls that no type checker accepts."""
@@ -181,7 +182,7 @@ def test_a_field_of_another_type_is_named_with_what_to_give(option: Any, field: 
     with filled() as buf:
         for value in values:
             wrong: dict[str, Any] = {key: dataclasses.replace(option, **{field: value})}
-            with pytest.raises(bc.BackcastError, match=rf"^{field}\b.*; "):
+            with pytest.raises(bc.BackcastError, match=rf"^{field}\b"):
                 buf.sampler(seed=1, **wrong)
         assert (buf.stats()["claims"], buf.stats()["tables"]) == ([], [])
 
@@ -197,15 +198,15 @@ def test_a_field_of_another_type_is_named_with_what_to_give(option: Any, field: 
         ("lane_weights", "bc.LaneWeights(weights)"),
         ("epoch", "bc.Epoch()"),
         ("consume", "bc.Consume()"),
-        ("newest", '"uniform", "fifo", "lifo", "lane_strata", or an object: bc.Priority(),'),
-        ("", '"uniform", "fifo", "lifo", "lane_strata", or an object: bc.Priority(),'),
+        ("newest", '"uniform"'),
+        ("", '"lane_strata"'),
     ],
 )
 def test_a_word_that_is_no_selector_is_answered_with_one(word: str, instead: str) -> None:
     other: Any = word
-    message = re.escape(f"select is '{word}'; give {instead}")
-    with filled() as buf, pytest.raises(bc.errors.SampleError, match=message):
+    with filled() as buf, pytest.raises(bc.errors.SampleError) as refused:
         buf.sampler(select=other)
+    assert missing(refused.value, ["select", f"'{word}'", instead]) == []
 
 
 @pytest.mark.parametrize(
@@ -214,7 +215,7 @@ def test_a_word_that_is_no_selector_is_answered_with_one(word: str, instead: str
     ids=repr,
 )
 def test_an_object_that_is_no_selector_is_refused(other: Any) -> None:  # noqa: ANN401
-    message = r'^select is .*; give "uniform", .*bc\.Epoch'
+    message = r'\bselect\b.*"uniform".*bc\.Epoch'
     with filled() as buf, pytest.raises(bc.errors.ArgumentTypeError, match=message):
         buf.sampler(select=other)
 
@@ -222,20 +223,20 @@ def test_an_object_that_is_no_selector_is_refused(other: Any) -> None:  # noqa: 
 @pytest.mark.parametrize(
     ("made", "message"),
     [
-        (lambda: ANY.Epoch(max_times_sampled=2), "Epoch() has no argument `max_times_sampled`"),
-        (lambda: ANY.Epoch(alpha=0.6), "Epoch() has no argument `alpha`"),
-        (lambda: ANY.Largest(beta=0.4), "Largest() has no argument `beta`"),
-        (lambda: ANY.Smallest(stratified=True), "Smallest() has no argument `stratified`"),
-        (lambda: ANY.Recency(9, table="x"), "Recency() has no argument `table`"),
-        (lambda: ANY.Recency(), "half_life is missing; Recency() takes (half_life)"),
-        (lambda: ANY.LaneWeights(), "weights is missing; LaneWeights() takes (weights)"),
-        (lambda: ANY.Recency(9, 3), "Recency() takes 1 argument by position, got 2"),
-        (lambda: ANY.Priority(exponent=0.6), "`exponent`; did you mean `alpha`?"),
-        (lambda: ANY.Priority(priority=0.6), "`priority`; did you mean `alpha`?"),
-        (lambda: ANY.Priority(weights="table"), "`weights`; did you mean `normalize`?"),
-        (lambda: ANY.Priority(epsilon=0.0), "`epsilon`; did you mean `eps`?"),
-        (lambda: ANY.Consume(times=2), "`times`; did you mean `max_times_sampled`?"),
-        (lambda: ANY.WholeEpisodes(length=9), "`length`; did you mean `max_length`?"),
+        (lambda: ANY.Epoch(max_times_sampled=2), "`max_times_sampled`"),
+        (lambda: ANY.Epoch(alpha=0.6), "`alpha`"),
+        (lambda: ANY.Largest(beta=0.4), "`beta`"),
+        (lambda: ANY.Smallest(stratified=True), "`stratified`"),
+        (lambda: ANY.Recency(9, table="x"), "`table`"),
+        (lambda: ANY.Recency(), "(half_life)"),
+        (lambda: ANY.LaneWeights(), "LaneWeights()"),
+        (lambda: ANY.Recency(9, 3), "Recency()"),
+        (lambda: ANY.Priority(exponent=0.6), "`alpha`"),
+        (lambda: ANY.Priority(priority=0.6), "`alpha`"),
+        (lambda: ANY.Priority(weights="table"), "`normalize`"),
+        (lambda: ANY.Priority(epsilon=0.0), "`eps`"),
+        (lambda: ANY.Consume(times=2), "`max_times_sampled`"),
+        (lambda: ANY.WholeEpisodes(length=9), "`max_length`"),
     ],
 )
 def test_a_field_that_an_option_does_not_have_is_refused(made: Any, message: str) -> None:  # noqa: ANN401
@@ -271,7 +272,7 @@ def test_every_keyword_of_other_libraries_and_of_objects_is_answered(
     with filled() as buf, pytest.raises(bc.errors.ArgumentTypeError) as raised:
         CALLS[call](buf, **{keyword: 1})
     message = str(raised.value)
-    assert f"{call}() has no argument `{keyword}`; write {instead}. It takes (" in message
+    assert missing(message, [f"{call}()", f"`{keyword}`", instead]) == []
 
 
 @pytest.mark.parametrize("instead", sorted({instead for _, _, instead in elsewhere()}))

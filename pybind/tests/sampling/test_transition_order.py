@@ -60,18 +60,18 @@ def test_transitions_that_are_not_there_are_refused_or_masked() -> None:
     assert order.index_at([3, 4, -1], missing="mask").tolist() == [4, -1, -1]
     assert order.position_of([4, 3, 5, -1, 1 << 48], missing="mask").tolist() == [3, *[-1] * 4]
     cases: list[tuple[Any, str]] = [
-        (lambda: order.index_at([0, 4]), r"position\[1\] is 4; .* fewer than 4"),
-        (lambda: order.position_of([4, 3]), r"index\[1\] = 3 is no transition"),
+        (lambda: order.index_at([0, 4]), r"position\[1\].*\b4\b"),
+        (lambda: order.position_of([4, 3]), r"index\[1\].*\b3\b"),
         (
             lambda: order.position_of([4], missing="other"),  # type: ignore[arg-type]
-            "missing is 'other'",
+            r"\bmissing\b.*'other'",
         ),
     ]
     for call, part in cases:
         with pytest.raises(bc.BackcastError, match=part):
             call()
     order.close()
-    with pytest.raises(bc.ClosedError, match="call `transitions` again"):
+    with pytest.raises(bc.ClosedError, match="`transitions`"):
         order.index_at([0])
 
 

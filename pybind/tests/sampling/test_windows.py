@@ -55,9 +55,7 @@ def test_whole_windows_are_full_and_all_of_them_are_drawn() -> None:
     assert sorted(set(drawn.tolist())) == expected
     np.testing.assert_array_equal(batch["obs"]["n"], drawn[:, None] + np.arange(-9, 1))
     np.testing.assert_array_equal(batch["future"]["obs"]["n"], drawn[:, None] + np.arange(1, 6))
-    with pytest.raises(
-        bc.errors.SampleError, match=r"takes 18 transitions in a row, and the longest .* 17"
-    ):
+    with pytest.raises(bc.errors.SampleError, match=r"\b18\b.*\b17\b"):
         buf.sampler(history=18, boundary="reject").sample(1)
 
 
@@ -97,7 +95,7 @@ def test_a_buffers_own_draws_take_the_same_settings() -> None:
 def test_returns_need_a_reward_of_one_number() -> None:
     columns = {**COLUMNS, "reward": ("f4", (2,))}
     buf = bc.ReplayBuffer.create(None, columns, capacity=10)
-    with pytest.raises(bc.errors.SampleError, match=r"one f4 or f8 a row; here it is f4\[2\]"):
+    with pytest.raises(bc.errors.SampleError, match=r"\bf4\b.*\bf8\b.*f4\[2\]"):
         buf.sampler(n_step=3, gamma=0.5)
 
 
