@@ -63,7 +63,7 @@ def test_a_taken_name_is_refused_or_replaced(place: Path, tmp_path: Path) -> Non
         with pytest.raises(bc.ExistsError, match="policy"):
             bc.Params.load("walk", "policy", store=tmp_path, dir=place)
         exist: Any = "attach"
-        with pytest.raises(bc.errors.ArgumentError, match=r"call Params\.attach"):
+        with pytest.raises(bc.errors.ArgumentError, match=r"Params\.attach"):
             bc.Params.load("walk", "policy", store=tmp_path, dir=place, exist=exist)
         how: dict[str, Any] = {"exist": "replace", "persistent": True}
         bc.Params.load("walk", "policy", store=tmp_path, dir=place, **how).close()
@@ -76,14 +76,14 @@ def test_a_taken_name_is_refused_or_replaced(place: Path, tmp_path: Path) -> Non
 def test_refusals_say_what_there_is(place: Path, tmp_path: Path) -> None:
     with ring(place) as buf, policy(place) as params, bc.Params.create(None, weights(0)) as private:
         refused: list[tuple[Any, type[Exception], str]] = [
-            (private, bc.errors.ArgumentError, "have no name"),
-            ([params, params], bc.errors.ArgumentError, "`policy` are given twice"),
-            ("polcy", bc.NotFoundError, "did you mean"),
-            (7, bc.errors.ArgumentTypeError, "params is 7; give a Params or its name"),
+            (private, bc.errors.ArgumentError, r"\bname\b"),
+            ([params, params], bc.errors.ArgumentError, "`policy`"),
+            ("polcy", bc.NotFoundError, "`polcy`.*`policy`"),
+            (7, bc.errors.ArgumentTypeError, r"\bparams\b.*\b7\b"),
             (
                 [params, None],
                 bc.errors.ArgumentTypeError,
-                "params is None; give a Params or its name",
+                r"\bparams\b.*\bNone\b",
             ),
         ]
         for given, error, text in refused:
@@ -91,10 +91,10 @@ def test_refusals_say_what_there_is(place: Path, tmp_path: Path) -> None:
                 buf.snapshot("a", store=tmp_path, params=given)
         assert bc.list_snapshots(store=tmp_path) == []
         buf.snapshot("a", store=tmp_path, params=params)
-    with pytest.raises(bc.NotFoundError, match="no parameters `target`; it has `policy`"):
+    with pytest.raises(bc.NotFoundError, match=r"`target`.*`policy`"):
         bc.Params.load("walk", "target", store=tmp_path, dir=place)
     like = {"w": np.zeros(3)}
-    with pytest.raises(bc.errors.SchemaError, match="like lacks `body/weight`; saved parameters"):
+    with pytest.raises(bc.errors.SchemaError, match="`body/weight`"):
         bc.Params.load("walk", "policy", like=like, store=tmp_path, dir=place, persistent=True)
     assert bc.list_objects(dir=place) == []
 
@@ -111,7 +111,7 @@ def test_a_damaged_file_makes_no_parameters(place: Path, tmp_path: Path, how: st
         file.unlink()
     else:
         file.write_bytes(good[:-1] if how == "cut" else good[:at] + b"\1" + good[at + 1 :])
-    with pytest.raises(bc.errors.CorruptError, match=f"`walk@a` is damaged: {file}"):
+    with pytest.raises(bc.errors.CorruptError, match=f"`walk@a`.*{file}"):
         bc.Params.load("walk", "policy", store=tmp_path, dir=place)
     assert bc.list_objects(dir=place) == []
     assert not bc.verify_snapshot("walk", store=tmp_path)["whole"]

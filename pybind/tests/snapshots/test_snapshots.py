@@ -129,7 +129,7 @@ def test_a_label_is_replaced_when_the_new_snapshot_is_whole(place: Path, tmp_pat
     with ring(place, 20) as buf, buf.writer(2, "next_step") as writer:
         buf.snapshot("latest", store=tmp_path)
         append(writer, 5, seed=2)
-        with pytest.raises(ExistsError, match="`walk@latest` exists"):
+        with pytest.raises(ExistsError, match="`walk@latest`"):
             buf.snapshot("latest", store=tmp_path)
         assert buf.snapshot("latest", store=tmp_path, replace=True)["rows"] == 50
         assert [one["rows"] for one in bc.list_snapshots("walk", store=tmp_path)] == [50]
@@ -146,7 +146,7 @@ def test_an_open_snapshot_is_read_only_and_stays_as_it_was(place: Path, tmp_path
             assert repr(opened).startswith("<backcast.ReplayBuffer: snapshot 'walk@a', ")
             assert opened.is_snapshot
             assert opened.saved_state == {"step": 7}
-            with pytest.raises(WriterError, match="is a snapshot, which is read-only"):
+            with pytest.raises(WriterError, match="walk@a"):
                 opened.writer()
             with opened.lease(0, 0, 100) as rows:
                 np.testing.assert_array_equal(rows["reward"], opened.rows(0, 0, 100)["reward"])
@@ -194,7 +194,7 @@ def test_the_store_is_where_the_environment_says(
     assert bc.verify_snapshot("walk@a")["snapshots"] == ["walk@a"]
     for name in ["BACKCAST_STORE", "XDG_DATA_HOME", "HOME"]:
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(ArgumentError, match="set BACKCAST_STORE"):
+    with pytest.raises(ArgumentError, match=r"\bBACKCAST_STORE\b"):
         bc.list_snapshots()
 
 
@@ -281,14 +281,14 @@ def circle() -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("state", "words"),
     [
-        ({"weights": np.zeros(3)}, r'state\["weights"\] is .*; give None, a bool'),
-        ({"a": [1, {2: 3}]}, r'state\["a"\]\[1\] has the key 2; give keys that are str'),
-        ([float("nan")], r"state\[0\] is NaN, which JSON does not have"),
-        ([-float("inf")], r"state\[0\] is -inf, which JSON does not have"),
-        ({1}, r"state is \{1\}, a set; give None"),
-        ("\ud800", r"state is '\\ud800', a str; give"),
-        (circle(), r'state\["again"\].* lies more than 64 levels deep; give flatter data'),
-        ("x" * (17 << 20), r"the limit is 16777216"),
+        ({"weights": np.zeros(3)}, r'state\[.*"weights".*\bNone\b'),
+        ({"a": [1, {2: 3}]}, r'state\[.*"a".*\]\[1\].*\b2\b'),
+        ([float("nan")], r"state\[0\].*\bNaN\b.*\bJSON\b"),
+        ([-float("inf")], r"state\[0\].*-inf.*\bJSON\b"),
+        ({1}, r"\bstate\b.*\{1\}.*\bNone\b"),
+        ("\ud800", r"\bstate\b.*'\\ud800'"),
+        (circle(), r'state\[.*"again".*\b64\b'),
+        ("x" * (17 << 20), r"\blimit\b.*\b16777216\b"),
     ],
     ids=["array", "key", "nan", "infinite", "set", "surrogate", "circle", "too long"],
 )
@@ -457,7 +457,7 @@ def test_a_damaged_file_makes_no_ring_and_is_named(place: Path, tmp_path: Path, 
         lambda: bc.ReplayBuffer.attach("walk@a", store=tmp_path, dir=place),
     ]
     for call in calls:
-        with pytest.raises(CorruptError, match=rf"`walk@a` is damaged: .*{path.name}.*; load"):
+        with pytest.raises(CorruptError, match=f"`walk@a`.*{path.name}"):
             call()
     assert bc.list_objects(dir=place) == []
     found = bc.verify_snapshot("walk@a", store=tmp_path)
@@ -475,7 +475,7 @@ def test_a_damaged_manifest_warns_and_the_other_one_is_used(place: Path, tmp_pat
     newest = max((tmp_path / "walk").glob("manifest-*"), key=lambda path: path.stat().st_mtime_ns)
     shutil.copy(newest, tmp_path / "kept")
     newest.write_bytes(newest.read_bytes()[:-5])
-    with pytest.warns(UserWarning, match=f"{newest.name}.*the other manifest is used"):
+    with pytest.warns(UserWarning, match=newest.name):
         assert [one["label"] for one in bc.list_snapshots(store=tmp_path)] == ["a"]
     shutil.copy(tmp_path / "kept", newest)
     with warnings.catch_warnings():
@@ -483,7 +483,7 @@ def test_a_damaged_manifest_warns_and_the_other_one_is_used(place: Path, tmp_pat
         assert len(bc.list_snapshots(store=tmp_path)) == 2
     for manifest in (tmp_path / "walk").glob("manifest-*"):
         manifest.write_bytes(b"x")
-    with pytest.raises(CorruptError, match=r"no manifest of .* can be used"):
+    with pytest.raises(CorruptError, match=r"\bmanifest\b"):
         bc.list_snapshots(store=tmp_path)
 
 
@@ -495,7 +495,7 @@ def test_a_name_that_another_snapshot_still_has_in_memory_is_refused(
         with bc.ReplayBuffer.open_snapshot("walk@latest", store=tmp_path, dir=place):
             append(writer, 5, seed=2)
             buf.snapshot("latest", store=tmp_path, replace=True)
-            with pytest.raises(ExistsError, match="another snapshot named `walk@latest`"):
+            with pytest.raises(ExistsError, match="`walk@latest`"):
                 bc.ReplayBuffer.open_snapshot("walk@latest", store=tmp_path, dir=place)
         with bc.ReplayBuffer.open_snapshot("walk@latest", store=tmp_path, dir=place) as opened:
             assert content(opened) == content(buf)
@@ -505,7 +505,7 @@ def test_a_private_ring_is_saved_under_a_name_that_is_given(tmp_path: Path, plac
     with bc.ReplayBuffer.create(None, {"x": "f4"}, capacity=10) as buf:
         with buf.writer() as writer:
             writer.append(x=1, terminated=False, truncated=False)
-        with pytest.raises(ArgumentError, match="the ring has no name; name it"):
+        with pytest.raises(ArgumentError, match=r"\bname\b"):
             buf.snapshot("a", store=tmp_path)
         buf.snapshot("a", store=tmp_path, name="mine")
         with bc.ReplayBuffer.load("mine", store=tmp_path, dir=place) as again:
@@ -518,7 +518,7 @@ def test_a_private_ring_is_saved_under_a_name_that_is_given(tmp_path: Path, plac
 def test_the_persistent_ring_of_a_snapshot_outlives_its_handle(place: Path, tmp_path: Path) -> None:
     with ring(place, 10) as buf:
         buf.snapshot("a", store=tmp_path)
-        with pytest.raises(ExistsError, match=r"walk.*choose another name, use exist=\"repl"):
+        with pytest.raises(ExistsError, match=r"`walk`.*exist=\"replace\""):
             bc.ReplayBuffer.load("walk@a", store=tmp_path, dir=place)
         replaced = bc.ReplayBuffer.load(
             "walk@a", store=tmp_path, dir=place, exist="replace", persistent=True
@@ -546,41 +546,41 @@ def loading(**changes: object) -> Callable[[bc.ReplayBuffer, Path, Path], object
 @pytest.mark.parametrize(
     ("do", "error", "words"),
     [
-        (refused(label="a/b"), ArgumentError, r"label `a/b` is refused.*; use 1 to 100"),
-        (refused(label=""), ArgumentError, r"label `` is refused: it is empty; use"),
-        (refused(label="live"), ArgumentError, r"label `live` is reserved for automatic"),
-        (refused(label="before"), ArgumentError, r"label `before` is reserved"),
-        (refused(label="evicted"), ArgumentError, r"label `evicted` is reserved"),
+        (refused(label="a/b"), ArgumentError, r"`a/b`.*\b1\b.*\b100\b"),
+        (refused(label=""), ArgumentError, r"``.*\b100\b"),
+        (refused(label="live"), ArgumentError, r"`live`"),
+        (refused(label="before"), ArgumentError, r"`before`"),
+        (refused(label="evicted"), ArgumentError, r"`evicted`"),
         (
             refused(label="auto-1"),
             ArgumentError,
-            r"label `auto-1` is reserved.*; choose another",
+            r"`auto-1`",
         ),
-        (refused(label="s"), ExistsError, r"replace it with `--replace` \(in Python, `replace"),
-        (refused(label=7), ArgumentTypeError, r"label is 7; give a label"),
-        (refused(name="a@b"), ArgumentError, r"name `a@b` is refused"),
-        (refused(store=3), ArgumentTypeError, r"store is 3; give a path"),
-        (refused(replace="no"), ArgumentTypeError, r"replace is 'no', a str; give True"),
-        (refused(timeout=-1.0), ArgumentError, r"timeout is -1; give seconds"),
-        (refused(progress=3), ArgumentTypeError, r"progress is 3; give a function of two"),
-        (refused(store="/dev/null/x"), StorageError, r"cannot create /dev/null"),
+        (refused(label="s"), ExistsError, r"`--replace`"),
+        (refused(label=7), ArgumentTypeError, r"\blabel\b.*\b7\b"),
+        (refused(name="a@b"), ArgumentError, r"`a@b`"),
+        (refused(store=3), ArgumentTypeError, r"\bstore\b.*\b3\b"),
+        (refused(replace="no"), ArgumentTypeError, r"\breplace\b.*'no'.*\bTrue\b"),
+        (refused(timeout=-1.0), ArgumentError, r"\btimeout\b.*-1\b"),
+        (refused(progress=3), ArgumentTypeError, r"\bprogress\b.*\b3\b"),
+        (refused(store="/dev/null/x"), StorageError, r"/dev/null"),
         (
             loading(snapshot="walk@t"),
             NotFoundError,
-            r"`walk@t` is not in the store.*`backcast ls`",
+            r"`walk@t`.*`backcast ls`",
         ),
-        (loading(snapshot="walk@epoch"), NotFoundError, r"did you mean `walk@epoch-1`\?"),
-        (loading(snapshot="wolk"), NotFoundError, r"did you mean `walk`\?"),
-        (loading(snapshot=".."), ArgumentError, r"snapshot is '\.\.'; give \"NAME@LABEL\""),
-        (loading(snapshot=5), ArgumentTypeError, r"snapshot is 5; give \"NAME@LABEL\""),
-        (loading(snapshot="/x/walk@s"), ArgumentError, r"'/x/walk@s', a path, and store is"),
-        (loading(name=5), ArgumentTypeError, r"name is 5; give a name for the ring"),
-        (loading(exist="attach"), ArgumentError, r"exist is 'attach'.*; give \"error\" or"),
-        (loading(exist="x"), ArgumentError, r"exist is 'x'; give"),
+        (loading(snapshot="walk@epoch"), NotFoundError, r"`walk@epoch-1`"),
+        (loading(snapshot="wolk"), NotFoundError, r"`walk`"),
+        (loading(snapshot=".."), ArgumentError, r"\bsnapshot\b.*\"NAME@LABEL\""),
+        (loading(snapshot=5), ArgumentTypeError, r"\bsnapshot\b.*\b5\b.*\"NAME@LABEL\""),
+        (loading(snapshot="/x/walk@s"), ArgumentError, r"'/x/walk@s'.*\bstore\b"),
+        (loading(name=5), ArgumentTypeError, r"\bname\b.*\b5\b"),
+        (loading(exist="attach"), ArgumentError, r"\bexist\b.*'attach'.*\"error\""),
+        (loading(exist="x"), ArgumentError, r"\bexist\b.*'x'"),
         (
             lambda buf, store, place: bc.ReplayBuffer.attach("walk", store=store, dir=place),
             ArgumentError,
-            r"store is given, but 'walk' is a ring in memory; leave it out",
+            r"\bstore\b.*'walk'",
         ),
     ],
 )
