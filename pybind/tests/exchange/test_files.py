@@ -213,19 +213,19 @@ def test_arrays_that_numpy_saved_become_a_ring(tmp_path: Path) -> None:
         assert batch["terminated"].tolist() == [False, True, False]
 
 
-WRITTEN = '"parquet", "csv" or "minari"$'
-READ = '"parquet", "minari" or "npz"$'
+WRITTEN = '"parquet".*"csv".*"minari"'
+READ = '"parquet".*"minari".*"npz"'
 
 
 @pytest.mark.parametrize(
     ("name", "arguments", "error", "words"),
     [
-        ("x", {"format": "xlsx"}, ArgumentError, f"format is 'xlsx'; give {WRITTEN}"),
-        ("x", {"format": 7}, ArgumentTypeError, f"format is 7; give {WRITTEN}"),
-        ("x.xlsx", {}, ArgumentError, f"x.xlsx.*format is not known; give format={WRITTEN}"),
-        ("x.npz", {}, ArgumentError, "cannot be exported"),
-        ("no/folder/x.csv", {}, StorageError, "cannot write"),
-        ("taken.csv", {}, ExistsError, r"taken\.csv exists"),
+        ("x", {"format": "xlsx"}, ArgumentError, rf"\bformat\b.*'xlsx'.*{WRITTEN}"),
+        ("x", {"format": 7}, ArgumentTypeError, rf"\bformat\b.*\b7\b.*{WRITTEN}"),
+        ("x.xlsx", {}, ArgumentError, rf"x.xlsx.*format={WRITTEN}"),
+        ("x.npz", {}, ArgumentError, r"\bnpz\b"),
+        ("no/folder/x.csv", {}, StorageError, r"x\.csv"),
+        ("taken.csv", {}, ExistsError, r"taken\.csv"),
     ],
 )
 def test_impossible_exports_say_why(
@@ -254,22 +254,22 @@ def test_failed_imports_leave_no_ring(buf: bc.ReplayBuffer, tmp_path: Path) -> N
         (whole[: len(whole) // 2] + whole[len(whole) // 2 + 1 :], CorruptError),
     ]:
         path.write_bytes(bytes_)
-        with pytest.raises(error, match=r"walk\.parquet is damaged"):
+        with pytest.raises(error, match=r"walk\.parquet"):
             bc.ReplayBuffer.from_file(path, "new", dir=tmp_path)
     path.write_bytes(whole)
-    with pytest.raises(ExistsError, match="walk"):
+    with pytest.raises(ExistsError, match="`walk`"):
         bc.ReplayBuffer.from_file(path, "walk", dir=tmp_path)
-    with pytest.raises(ArgumentError, match=f"format is 'xlsx'; give {READ}"):
+    with pytest.raises(ArgumentError, match=rf"\bformat\b.*'xlsx'.*{READ}"):
         bc.ReplayBuffer.from_file(path, "new", "xlsx", dir=tmp_path)  # type: ignore[arg-type]
-    with pytest.raises(ArgumentError, match=f"x.xlsx.*format is not known; give format={READ}"):
+    with pytest.raises(ArgumentError, match=rf"x.xlsx.*format={READ}"):
         bc.ReplayBuffer.from_file(tmp_path / "x.xlsx", "new", dir=tmp_path)
-    with pytest.raises(ArgumentError, match="the capacity is 3 rows"):
+    with pytest.raises(ArgumentError, match=r"\bcapacity\b.*\b3\b"):
         bc.ReplayBuffer.from_file(path, "new", capacity=3, dir=tmp_path)
     with pytest.raises(StorageError, match=r"nowhere\.npz"):
         bc.ReplayBuffer.from_file(tmp_path / "nowhere.npz", "new", dir=tmp_path)
     plain = pa.table({"x": [1.0]})
     pq.write_table(plain, tmp_path / "plain.parquet")
-    with pytest.raises(CorruptError, match="was not exported from a ring"):
+    with pytest.raises(CorruptError, match=r"plain\.parquet"):
         bc.ReplayBuffer.from_file(tmp_path / "plain.parquet", "new", dir=tmp_path)
     assert len(bc.list_objects(dir=tmp_path)) == rings
 
@@ -343,7 +343,7 @@ def test_a_table_that_changed_on_disk_is_refused_by_its_row_group(tmp_path: Path
                 changed = bytearray(whole)
                 changed[start + chunk.total_compressed_size * 2 // 3] ^= 8
                 path.write_bytes(changed)
-                with pytest.raises(CorruptError, match=rf"wide\.parquet .* row group {group}: "):
+                with pytest.raises(CorruptError, match=rf"wide\.parquet.*\b{group}\b"):
                     bc.ReplayBuffer.from_file(path, "new", dir=tmp_path)
         assert [entry["name"] for entry in bc.list_objects(dir=tmp_path)] == ["wide"]
         path.write_bytes(whole)
@@ -476,7 +476,7 @@ def test_a_ring_half_way_to_another_size_comes_back_from_its_table(tmp_path: Pat
         with bc.ReplayBuffer.from_file(path, "again", dir=tmp_path) as again:
             assert [again.lane_span(0), again.lane_span(1)] == spans
             np.testing.assert_array_equal(rows_of(again, 0)["obs"], rows_of(buf, 0)["obs"])
-        words = "capacity is 1000 rows over all lanes, but the file needs 1100;"
+        words = r"\bcapacity\b.*\b1000\b.*\b1100\b"
         with pytest.raises(ArgumentError, match=words):
             bc.ReplayBuffer.from_file(path, "less", capacity=1000, dir=tmp_path)
         with bc.ReplayBuffer.from_file(path, "asked", capacity=1100, dir=tmp_path) as asked:
@@ -508,7 +508,7 @@ def test_integers_that_no_space_of_minari_holds_are_refused(
                 writer.append(**given, reward=1, terminated=False, truncated=False)
         folder = tmp_path / "far-v0"
         if odd is not None:
-            words = f"column `{column}` has {odd}, .* one of at most {2**63 - 1} choices"
+            words = rf"`{column}`.*{odd}.*\b{2**63 - 1}\b"
             with pytest.raises(SchemaError, match=words):
                 buf.export(folder)
             assert list(tmp_path.iterdir()) == []
@@ -556,7 +556,7 @@ def test_of_two_imports_to_a_name_the_first_to_end_has_it(
         if not rings:
             rings.append(bc.ReplayBuffer.from_file(path, "in", dir=tmp_path))
 
-    with pytest.raises(ExistsError, match="a ring named `in` already exists"):
+    with pytest.raises(ExistsError, match="`in`"):
         bc.ReplayBuffer.from_file(path, "in", dir=tmp_path, progress=second)
     with rings[0] as ring:
         assert len(ring) == len(buf)
@@ -567,10 +567,10 @@ def test_a_file_is_not_joined_to_a_ring_that_is_there(buf: bc.ReplayBuffer, tmp_
     path = tmp_path / "walk.parquet"
     buf.export(path)
     join: Any = "attach"
-    with pytest.raises(ArgumentError, match=r"was not read from the file; give .* Replay"):
+    with pytest.raises(ArgumentError, match=r"'attach'.*ReplayBuffer\.attach"):
         bc.ReplayBuffer.from_file(path, "walk", exist=join, dir=tmp_path)
-    with pytest.raises(ExistsError, match=r"choose another name, use exist=\"replace\" to"):
+    with pytest.raises(ExistsError, match=r"exist=\"replace\""):
         bc.ReplayBuffer.from_file(path, "walk", dir=tmp_path)
-    with pytest.raises(ArgumentError, match="was not read from the file"):
+    with pytest.raises(ArgumentError, match="'attach'"):
         bc.ReplayBuffer.from_file(path, "other", exist=join, dir=tmp_path)
     assert [found["name"] for found in bc.list_objects(tmp_path)] == ["walk"]

@@ -149,7 +149,7 @@ def test_infos_that_no_column_can_hold_are_refused_and_left_out_by_name(tmp_path
         folder, "theirs", "minari", dir=tmp_path, leave_out=["infos/goal"]
     ) as ring:
         assert list(ring.rows(0, 0, 4)["infos"]) == ["energy"]
-    with pytest.raises(bc.errors.ArgumentError, match="cannot leave out `infos/gaol`"):
+    with pytest.raises(bc.errors.ArgumentError, match="`infos/gaol`"):
         bc.ReplayBuffer.from_file(
             folder, "more", "minari", dir=tmp_path, leave_out=["infos/goal", "infos/gaol"]
         )
@@ -168,7 +168,7 @@ def test_hdf5_is_recognised_and_the_way_out_is_said(tmp_path: Path) -> None:
     dataset(folder, SPACES, [one])
     words = (folder / "metadata.json").read_text()
     (folder / "metadata.json").write_text(words.replace('"parquet"', '"hdf5"'))
-    way_out = r"stored as \"hdf5\", Minari's default.*data_format=\"parquet\""
+    way_out = r"\"hdf5\".*data_format=\"parquet\""
     with pytest.raises(bc.errors.ArgumentError, match=way_out):
         bc.ReplayBuffer.from_file(folder, "theirs", "minari", dir=tmp_path)
     lone = tmp_path / "main_data.hdf5"

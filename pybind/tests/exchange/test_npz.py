@@ -68,30 +68,26 @@ def test_the_command_line_leaves_out_the_same(tmp_path: Path) -> None:
 
     refused = run()
     assert refused.returncode == 1
-    assert "leave it out with `--leave-out infos/goal`" in refused.stderr
+    assert "`--leave-out infos/goal`" in refused.stderr
     left_out = ["--leave-out", "infos", "--leave-out", "metadata"]
     done = run(*left_out)
     assert done.returncode == 0
     assert json.loads(done.stdout)["rows_without_successor"] == 2
-    assert "2 episodes do not terminate and the file has no next_obs" in done.stderr
+    assert "next_obs" in done.stderr
     assert run(*left_out, "--leave-out", "nothing").returncode == 2
 
 
 def test_names_to_leave_out_that_are_none_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "steps.npz"
     np.savez(path, observations=np.zeros(3))
-    with pytest.raises(
-        bc.errors.ArgumentError, match=r"`obz`, which .*steps\.npz does not have: .*obs"
-    ):
+    with pytest.raises(bc.errors.ArgumentError, match=r"`obz`.*steps\.npz"):
         bc.ReplayBuffer.from_file(path, "steps", dir=tmp_path, leave_out=["obz"])
     lone: Any = "observations"
-    with pytest.raises(
-        bc.errors.ArgumentTypeError, match="leave_out is 'observations', a str; give a sequence"
-    ):
+    with pytest.raises(bc.errors.ArgumentTypeError, match=r"\bleave_out\b.*'observations'"):
         bc.ReplayBuffer.from_file(path, "steps", dir=tmp_path, leave_out=lone)
     with bc.ReplayBuffer.from_file(path, "steps", dir=tmp_path) as ring:
         ring.export(tmp_path / "steps.parquet")
-    with pytest.raises(bc.errors.ArgumentError, match="import it without leaving anything out"):
+    with pytest.raises(bc.errors.ArgumentError, match=r"\bparquet\b"):
         bc.ReplayBuffer.from_file(tmp_path / "steps.parquet", "x", dir=tmp_path, leave_out=["obs"])
 
 
@@ -114,7 +110,7 @@ def test_no_control_character_of_a_file_reaches_a_message(tmp_path: Path) -> Non
 def test_an_array_with_a_name_of_batches_is_left_out(tmp_path: Path) -> None:
     path = tmp_path / "steps.npz"
     np.savez(path, obs=np.zeros((9, 2)), reward=np.zeros(9), weight=np.ones(9))
-    remedy = r"`weight` is reserved.*, or leave it out with .*leave_out=\[\"weight\"\]"
+    remedy = r"`weight`.*leave_out=\[\"weight\"\]"
     with pytest.raises(bc.BackcastError, match=remedy):
         bc.ReplayBuffer.from_file(path, "steps", dir=tmp_path)
     assert bc.list_objects(dir=tmp_path) == []
