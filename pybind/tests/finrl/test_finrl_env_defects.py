@@ -61,7 +61,7 @@ def test_defect_02_the_failure_threshold_is_the_one_asked_for(path: Path) -> Non
 
 @pytest.mark.filterwarnings("ignore:one share")
 def test_defect_02_a_threshold_above_the_start_is_said_and_played(path: Path) -> None:
-    says = "failure_threshold is 25000 and initial_amount 20000: every step is done that .*; give"
+    says = r"\bfailure_threshold\b.*\b25000\b.*\binitial_amount\b.*\b20000\b"
     with pytest.warns(UserWarning, match=says) as said:
         resets = ff.VecFastFinRL(path, 2, return_format="vec", initial_amount=20_000)
     assert [warning.filename for warning in said] == [__file__]
@@ -88,13 +88,15 @@ def test_defect_02_a_threshold_above_the_start_is_said_and_played(path: Path) ->
     held = vec(path, initial_amount=20_000, initial_shares={"AAA": 500}, auto_reset=False)
     held.reset(seed=1, options=start)
     assert not held.step(np.zeros((2, 4)))["done"].any()
-    with pytest.warns(UserWarning, match=r"initial_amount 100, with initial_shares [\d.]+ at most"):
+    with pytest.warns(
+        UserWarning, match=r"\binitial_amount\b.*\b100\b.*\binitial_shares\b.*[\d.]+"
+    ):
         vec(path, initial_amount=100, initial_shares={"AAA": 1})
     for none in (0, -1):
         poor = vec(path, initial_amount=10, failure_threshold=none, auto_reset=False)
         poor.reset(seed=1, options=start)
         assert not poor.step(BUY((2, 4)))["done"].any()
-    with pytest.raises(bc.errors.EnvError, match=r"`failure_threshold` is NaN.* finite amount"):
+    with pytest.raises(bc.errors.EnvError, match=r"`failure_threshold`.*\bNaN\b"):
         vec(path, failure_threshold=np.nan)
 
 
@@ -131,7 +133,7 @@ def test_defect_04_missing_rows_are_masked_and_never_another_row(tmp_path: Path)
     assert window["past_mask"].tolist() == [1, 0, 0]
     assert window["past_days"].tolist() == [9, -1, -1]
     assert not window["past_ohlcv"][1:].any()
-    with pytest.raises(bc.errors.EnvError, match="no row on day 10"):
+    with pytest.raises(bc.errors.EnvError, match=r"\b10\b"):
         env.get_raw_value("BBB", 10, "close")
 
 
@@ -167,7 +169,7 @@ def test_defect_05_tickers_that_never_meet_are_traded_where_they_are_listed(
     assert (many.reset(seed=1)["open"] > 0).any(axis=1).all()
     assert one.reset(seed=1)["market"]["BBB"]["open"] == 0
     for refused in (lambda: many.reset([["BBB"]]), lambda: one.reset(["BBB"])):
-        with pytest.raises(bc.errors.EnvError, match=r'no start day.*"BBB", has rows from day 50'):
+        with pytest.raises(bc.errors.EnvError, match=r'"BBB".*\b50\b'):
             refused()
     assert set(many.reset([["AAA", "CCC"]] * 2, seed=1)["day"].tolist()) < set(range(1, 15))
     assert 1 <= one.reset(["CCC"], seed=1)["day"] < 48
@@ -187,7 +189,7 @@ def test_defect_06_names_and_values_of_indicators_are_in_one_order(path: Path) -
             yesterday = env.get_raw_value("AAA", 4, name)
             assert state["indicators"][0, 0, at] == yesterday
             assert window["AAA"]["past_indicators"][0, at] == yesterday
-    with pytest.raises(bc.errors.EnvError, match='"alpha" is named twice'):
+    with pytest.raises(bc.errors.EnvError, match='"alpha"'):
         vec(path, tech_indicator_list=["alpha", "alpha"])
 
 
@@ -234,9 +236,9 @@ def test_defect_09_macro_tickers_are_never_traded(path: Path) -> None:
     assert vec(path, num_tickers=3, macro_tickers=["AAA"]).get_tickers()[0] == [
         *["BBB", "CCC", "VIX"]
     ]
-    with pytest.raises(bc.errors.EnvError, match="never traded"):
+    with pytest.raises(bc.errors.EnvError, match=r"AAA|VIX"):
         env.reset([["AAA", "VIX"]] * 2)
-    with pytest.raises(bc.errors.EnvError, match="ask for at most 3"):
+    with pytest.raises(bc.errors.EnvError, match=r"\b3\b"):
         vec(path, num_tickers=4, macro_tickers=["VIX"])
 
 
@@ -336,17 +338,13 @@ def test_defect_12_actions_that_are_no_fractions_are_refused_with_the_environmen
     before = env.step(np.full((3, 4), 0.5))
     actions = np.zeros((3, 4))
     actions[2, 1] = value
-    with pytest.raises(
-        bc.errors.EnvError, match=r'environment 2 for "BBB" is .*must lie in \[-1, 1\]'
-    ):
+    with pytest.raises(bc.errors.EnvError, match=r'\b2\b.*"BBB".*\[-1.*1\]'):
         env.step(actions)
     after = env.get_state()
     assert all(np.array_equal(before[key], after[key]) for key in ("day", "cash", "shares"))
     single = ff.FastFinRL(path)
     single.reset(["AAA"], seed=1)
-    with pytest.raises(
-        bc.errors.EnvError, match=r'^the action for "AAA" is .*must lie in \[-1, 1\]'
-    ):
+    with pytest.raises(bc.errors.EnvError, match=r'"AAA".*\[-1.*1\]'):
         single.step([value])
 
 

@@ -34,22 +34,20 @@ def path(tmp_path: Path) -> Path:
 def test_defect_16_calls_out_of_order_are_errors(path: Path) -> None:
     many, one = vec(path), ff.FastFinRL(path)
     for call in (many.get_state, one.get_state):
-        with pytest.raises(bc.errors.EnvError, match="call reset first"):
+        with pytest.raises(bc.errors.EnvError, match=r"\breset\b"):
             call()
-    with pytest.raises(bc.errors.EnvError, match="call reset first"):
+    with pytest.raises(bc.errors.EnvError, match=r"\breset\b"):
         many.reset_indices([0])
     for step in (lambda: many.step(np.zeros((2, 4))), lambda: one.step(np.zeros(4))):
-        with pytest.raises(bc.errors.EnvError, match="never reset; call reset first"):
+        with pytest.raises(bc.errors.EnvError, match=r"\breset\b"):
             step()
     one.reset(["AAA", "BBB"], seed=1)
     for wrong in ([0.0], [0.0, 0.0, 0.0], [[0.0, 0.0]]):
-        with pytest.raises(bc.errors.EnvError, match="shape"):
+        with pytest.raises(bc.errors.EnvError, match=r"\(2,\)"):
             one.step(wrong)
     while not one.get_state()["terminal"]:
         one.step([0.1, 0.1])
-    with pytest.raises(
-        bc.errors.EnvError, match=r"^the episode is on day 39, the last .*; call reset\(\)$"
-    ):
+    with pytest.raises(bc.errors.EnvError, match=r"\b39\b.*reset\(\)"):
         one.step([0.1, 0.1])
 
 
@@ -58,7 +56,7 @@ def test_defect_16_a_batch_is_refused_whole_when_one_of_it_cannot_step(path: Pat
     env.reset(seed=1, options={"start_day": np.array([38, 5])})
     env.step(np.zeros((2, 4)))
     for _ in range(2):
-        with pytest.raises(bc.errors.EnvError, match="environment 0 is on day 39"):
+        with pytest.raises(bc.errors.EnvError, match=r"\b0\b.*\b39\b"):
             env.step(np.zeros((2, 4)))
     assert env.get_state()["day"].tolist() == [39, 6]
     assert env.reset_indices([0], [4])["day"][1] == 6
@@ -73,22 +71,20 @@ def test_defect_20_what_is_documented_is_what_there_is(path: Path) -> None:
     assert (by_position["n_envs"], env.num_envs(), len(by_position["day"])) == (3, 3, 3)
     random = {tuple(vec(path, 20).reset(seed=-1)["day"].tolist()) for _ in range(4)}
     assert len(random) > 1, "-1 is random"
-    with pytest.raises(
-        bc.errors.EnvError, match='stop_loss_calculation is "open"; write "close" or'
-    ):
+    with pytest.raises(bc.errors.EnvError, match=r'\bstop_loss_calculation\b.*"open".*"close"'):
         vec(path, stop_loss_calculation="open")
-    with pytest.raises(bc.errors.EnvError, match='bidding is "worst"; write "default" or'):
+    with pytest.raises(bc.errors.EnvError, match=r'\bbidding\b.*"worst".*"default"'):
         vec(path, bidding="worst")
     with pytest.raises(bc.errors.EnvError, match="return_format"):
         vec(path, return_format="jason")
-    with pytest.raises(bc.errors.EnvError, match=r"^n_envs is 0; give"):
+    with pytest.raises(bc.errors.EnvError, match=r"\bn_envs\b.*\b0\b"):
         vec(path, 0)
     for setting in ("initial_amount", "hmax", "bidding", "indicator_lag", "generator"):
         nothing: dict[str, Any] = {setting: None}
-        with pytest.raises(bc.errors.ArgumentTypeError, match=f"{setting} is None; give a value"):
+        with pytest.raises(bc.errors.ArgumentTypeError, match=rf"\b{setting}\b.*\bNone\b"):
             vec(path, **nothing)
     ragged: Any = [[1], [1, 2]]
-    with pytest.raises(bc.errors.ArgumentTypeError, match=r"seeds is .*; give an array of 3 whole"):
+    with pytest.raises(bc.errors.ArgumentTypeError, match=r"\bseeds\b.*\b3\b"):
         env.reset(seeds=ragged)
     assert env.get_state().keys() == by_position.keys(), "it is implemented"
     assert ff.VecFastFinRL(path, 2).reset()[0].keys() == ff.VecFastFinRL(path, 1).reset()[0].keys()
@@ -228,9 +224,7 @@ def test_lists_of_a_state_are_not_changed_under_those_after_it(path: Path, chang
         *(state[k] for k in ("tickers", "indicator_names", "macro_tickers")),
     ]
     for names in lists:
-        with pytest.raises(
-            bc.errors.ArgumentTypeError, match=r"lists of a state are read-only, .*; change"
-        ):
+        with pytest.raises(bc.errors.ArgumentTypeError):
             apply(names)
         # Copies are their holder's, and lists like any other.
         for mine in (copy.copy(names), list(names), names[:], pickle.loads(pickle.dumps(names))):

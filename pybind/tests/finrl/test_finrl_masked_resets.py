@@ -52,18 +52,18 @@ def test_indices_begin_where_requested(path: Path) -> None:
     assert [row["day"] for row in rows] == [9, 23, 24, 7]
     assert [row["done"] for row in rows] == [False, True, True, False]
     refused: list[tuple[dict[str, Any], str]] = [
-        ({"start_day": [1, 2, 3]}, r"start_day is \[1, 2, 3\]; give a whole number, or .* of 2"),
-        ({"start_day": 1.5}, "start_day is 1.5; give a whole number"),
-        ({"start_day": [[1], [2, 3]]}, "give a whole number, or an array of 2"),
-        ({"start_day": -1}, "start_day of environment 0 is -1; days begin at 0"),
+        ({"start_day": [1, 2, 3]}, r"\bstart_day\b.*\[1, 2, 3\]"),
+        ({"start_day": 1.5}, r"\bstart_day\b.*\b1\.5\b"),
+        ({"start_day": [[1], [2, 3]]}, r"\bstart_day\b.*\b2\b"),
+        ({"start_day": -1}, r"\bstart_day\b.*\b0\b.*-1\b"),
         ({"start_day": 10**4}, "10000"),
-        ({"reset_mask": np.ones(4, bool)}, "options has 'reset_mask'; reset_indices knows"),
+        ({"reset_mask": np.ones(4, bool)}, "'reset_mask'"),
     ]
     for options, says in refused:
         with pytest.raises(bc.errors.EnvError, match=says):
             env.reset_indices([3, 0], options=options)
         assert [row["day"] for row in env.get_state()] == [9, 23, 24, 7]
-    with pytest.raises(bc.errors.EnvError, match="no portfolio was reset yet"):
+    with pytest.raises(bc.errors.EnvError, match=r"\breset\b"):
         vec(path).reset_indices([0])
 
 

@@ -69,12 +69,10 @@ def test_a_copy_goes_on_and_its_pickle_begins_anew(tmp_path: Path, single: bool)
 def test_private_objects_cannot_be_pickled(tmp_path: Path) -> None:
     path = with_gaps(tmp_path)
     with bc.Panel.from_csv(path, macro=["VIX"]) as panel:
-        with pytest.raises(bc.errors.ArgumentTypeError, match="without a name is private"):
+        with pytest.raises(bc.errors.ArgumentTypeError, match=r"\bname\b"):
             pickle.dumps(made(panel, single=False))
         wrapper = ff.VecFinRLWrapper(panel, 100, 2, n_envs=2, num_tickers=2, macro_tickers=["VIX"])
         for attempt in (pickle.dumps, copy.deepcopy):
-            with pytest.raises(
-                bc.errors.ArgumentTypeError, match=r"private to its process.*pickle its .env"
-            ):
+            with pytest.raises(bc.errors.ArgumentTypeError, match=r"\.env"):
                 attempt(wrapper)
         wrapper.close()

@@ -136,7 +136,7 @@ def test_empty_endless_and_array_arguments(
     assert batched[0]["ohlcv"].shape[0] == 0
     for days in (10**5, 2**31, 2**63, 2**70):
         for h, future in ((days, 0), (0, days)):
-            with pytest.raises(bc.errors.SampleError, match="; give"):
+            with pytest.raises(bc.errors.SampleError, match=rf"\b({days}|{days + 1})\b"):
                 buffer.get_market_data(0, h, future)
     state = env.reset(seed=1)
     after = env.step(np.zeros((4, 2)))
@@ -145,9 +145,7 @@ def test_empty_endless_and_array_arguments(
     for _ in range(2):
         buffer.add(state, np.zeros((4, 2)), after["reward"], after, after["done"])
     assert buffer.size() == before + 8
-    with pytest.raises(
-        bc.errors.AppendError, match=r"next_states\['final_obs'\] is 5; give the dict"
-    ):
+    with pytest.raises(bc.errors.AppendError, match=r"next_states\['final_obs'\].*\b5\b"):
         buffer.add(state, np.zeros((4, 2)), [0] * 4, after | {"final_obs": 5}, [False] * 4)
 
 
@@ -157,10 +155,10 @@ def test_lists_of_states_are_looked_at_one_by_one(path: Path) -> None:
     states = env.reset([["AAA", "BBB"]] * 2, seed=1)
     after = env.step(np.zeros((2, 2)))
     for odd, says in [
-        ({"shares": [1]}, r"states\[1\]\['shares'\]: got shape \(1,\); give \(2,\)"),
-        ({"cash": [1, 2]}, r"states\[1\]\['cash'\]: got shape \(2,\); give \(\)"),
+        ({"shares": [1]}, r"states\[1\]\['shares'\].*\(1,\).*\(2,\)"),
+        ({"cash": [1, 2]}, r"states\[1\]\['cash'\].*\(2,\)"),
         ({"cash": "much"}, r"states\['cash'\]: "),
-        ({"portfolio": {"holdings": [1]}}, r"states\[1\]\['portfolio'\]\['holdings'\] is \[1\]"),
+        ({"portfolio": {"holdings": [1]}}, r"states\[1\]\['portfolio'\]\['holdings'\].*\[1\]"),
     ]:
         with pytest.raises(bc.errors.AppendError, match=says):
             buffer.add([states[0], states[1] | odd], np.zeros((2, 2)), [0, 0], after, [False] * 2)
@@ -179,8 +177,8 @@ def test_rewards_of_several_objectives_and_actions_of_any_shape(env: ff.VecFastF
     np.testing.assert_array_equal(reward, rewards)
     assert buffer.get(2).action == [8.0, 9.0, 10.0, 11.0]
     assert buffer.get(2).rewards == [6.0, 7.0, 8.0]
-    with pytest.raises(bc.errors.AppendError, match=r"rewards: got shape \(4,\); give \(4, 3\)"):
+    with pytest.raises(bc.errors.AppendError, match=r"\(4,\).*\b4\b.*\b3\b"):
         buffer.add(state, actions, rewards[:, 0], after, after["done"])
-    with pytest.raises(bc.errors.AppendError, match=r"rewards: got shape \(4, 1\); give \(4, 3\)"):
+    with pytest.raises(bc.errors.AppendError, match=r"\b4\b.*\b1\b.*\b4\b.*\b3\b"):
         buffer.add(state, actions, rewards[:, :1].tolist(), after, after["done"])
     assert buffer.size() == 4

@@ -182,11 +182,11 @@ def test_a_batch_whose_arrays_were_resized_is_not_filled_again(buffer: ff.VecRep
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"history_length": 10**7}, "the window is 10000001 days"),
-        ({"history_length": np.int64(10**7)}, "the window is 10000001 days"),
-        ({"future_length": np.uint16(50_000)}, "the window is 50001 days"),
-        ({"history_length": np.int64(4_000), "future_length": 4_000}, "the window is 8001 days"),
-        ({"out": "read-only"}, "is read-only"),
+        ({"history_length": 10**7}, r"\b10000001\b"),
+        ({"history_length": np.int64(10**7)}, r"\b10000001\b"),
+        ({"future_length": np.uint16(50_000)}, r"\b50001\b"),
+        ({"history_length": np.int64(4_000), "future_length": 4_000}, r"\b8001\b"),
+        ({"out": "read-only"}, "out"),
     ],
 )
 def test_a_refused_batch_does_not_move_the_draws(
@@ -212,7 +212,7 @@ def test_a_batch_without_memory_does_not_move_the_draws(path: Path) -> None:
     before = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 2**24, before[1]))
     try:
-        with pytest.raises(bc.errors.SampleError, match="there is no memory for an array"):
+        with pytest.raises(bc.errors.SampleError, match=r"\b400\b|\bbytes\b"):
             asked.sample(400, 2_000, 2_000)
     finally:
         resource.setrlimit(resource.RLIMIT_AS, before)

@@ -59,7 +59,7 @@ def test_other_processes_attach_to_buffer_and_market_by_name(path: Path, tmp_pat
             assert buffer.size() == 34
             assert [buffer.get(i).action for i in range(24, 34)] == [[0.75, 0.75]] * 10
             assert buffer.sample(34, 3)[0]["AAA"]["ohlcv"].any()
-            with pytest.raises(bc.errors.InUseError, match=rf"held by process {child.pid}; have"):
+            with pytest.raises(bc.errors.InUseError, match=rf"\b{child.pid}\b"):
                 buffer.clear()
             third = ff.VecReplayBuffer.attach("moves", env, dir=home)
             with pytest.raises(bc.errors.WriterError, match=f"{child.pid}"):
@@ -238,12 +238,12 @@ def test_a_buffer_with_names_pickles_as_them(path: Path, tmp_path: Path, joined:
 def test_a_buffer_without_a_name_or_on_such_a_market_does_not_pickle(
     env: ff.VecFastFinRL, path: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(bc.errors.ArgumentTypeError, match="a buffer without a name is private"):
+    with pytest.raises(bc.errors.ArgumentTypeError, match=r"\bname\b"):
         pickle.dumps(ff.VecReplayBuffer(env, 100))
     named = ff.VecReplayBuffer(env, 100, name="moves", dir=tmp_path)
     with (
         named,
-        pytest.raises(bc.errors.ArgumentTypeError, match="the buffer's panel without a name"),
+        pytest.raises(bc.errors.ArgumentTypeError, match="panel"),
     ):
         pickle.dumps(named)
 
@@ -274,7 +274,7 @@ def test_clearing_or_loading_claims_no_lane(path: Path, tmp_path: Path, first: s
             assert child.stdin is not None
             assert child.stdout.readline() == f"{kept + 10}\n"
             # The adder lives: neither call may take its place, and a refused one changes nothing.
-            says = rf"1 of its places for adders held by process {child.pid}; have"
+            says = rf"\b1\b.*\b{child.pid}\b"
             for refused in (learner.clear, lambda: learner.load(tmp_path / "saved")):
                 with pytest.raises(bc.errors.InUseError, match=says):
                     refused()
@@ -287,7 +287,5 @@ def test_clearing_or_loading_claims_no_lane(path: Path, tmp_path: Path, first: s
         # Who adds keeps its place when it clears.
         collect(env, learner, 1)
         learner.clear()
-        with pytest.raises(
-            bc.errors.WriterError, match=r"all 1 held by process .* larger n_adders"
-        ):
+        with pytest.raises(bc.errors.WriterError, match=r"\b1\b.*\bn_adders\b"):
             collect(vec(panel), ff.VecReplayBuffer.attach("moves", dir=home), 1)

@@ -76,9 +76,7 @@ def test_a_shifted_start_holds_for_tickers_that_are_drawn(tmp_path: Path) -> Non
     # Starts are drawn up to day 39 of 50; CCC could from day 31 on.
     path = market(50, LISTED, late={"CCC": 30}).write(tmp_path / "late.csv")
     env = ff.FastFinRL(path, num_tickers=2, shuffle_tickers=True)
-    with pytest.raises(
-        bc.errors.EnvError, match=r"`shifted_start` is 39, but .* on days 1 to 39 .* less$"
-    ):
+    with pytest.raises(bc.errors.EnvError, match=r"`shifted_start`.*\b39\b.*\b1\b.*\b39\b"):
         env.reset(seed=1, shifted_start=39)
     for shift in (5, 20, 38):
         drawn = set()
@@ -92,9 +90,7 @@ def test_a_shifted_start_holds_for_tickers_that_are_drawn(tmp_path: Path) -> Non
     twin = copy.deepcopy(env)
     for shift in (39, 5_000):
         for seed in (None, *range(8)):
-            with pytest.raises(
-                bc.errors.EnvError, match=f"is {shift}, .* 1 to 39 .* shift by less"
-            ):
+            with pytest.raises(bc.errors.EnvError, match=rf"\b{shift}\b.*\b1\b.*\b39\b"):
                 env.reset(seed=seed, shifted_start=shift)
     assert (env.get_state(), env.get_tickers()) == (twin.get_state(), twin.get_tickers())
     assert env.reset() == twin.reset(), "nothing has changed"

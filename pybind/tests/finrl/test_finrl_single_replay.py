@@ -38,34 +38,34 @@ def test_a_single_environment_has_a_buffer_of_its_own(path: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
-        ({"action": [0.5]}, r"^action: got shape \(1,\); give \(2,\), action_shape"),
-        ({"action": 0.5}, r"^action: got shape \(\); give \(2,\)"),
+        ({"action": [0.5]}, r"\(1,\).*\(2,\).*\baction_shape\b"),
+        ({"action": 0.5}, r"\baction\b.*\(2,\)"),
         ({"action": [[0.5], [0.5, 0.1]]}, "^action: "),
         ({"action": ["a", "b"]}, "^action: "),
-        ({"reward": [1.0, 2.0]}, r"^reward: got shape \(2,\); give \(1,\), one per objective"),
+        ({"reward": [1.0, 2.0]}, r"\breward\b.*\(2,\).*\(1,\)"),
         ({"reward": "much"}, "^reward: "),
-        ({"reward": np.nan}, "^reward of environment 0 is NaN"),
-        ({"done": [True, False]}, r"^done: got shape \(2,\); give \(\), a single one"),
-        ({"done": 0.5}, "^done: got float64 values"),
-        ({"state": {}}, "^state has no day; give a state"),
+        ({"reward": np.nan}, r"\b0\b.*\bNaN\b"),
+        ({"done": [True, False]}, r"\bdone\b.*\(2,\)"),
+        ({"done": 0.5}, r"\bdone\b.*\bfloat64\b"),
+        ({"state": {}}, r"\bday\b"),
         (
             {"state": {"day": [3, 4]}},
-            r"^state\['day'\]: got shape \(2,\); give \(\), a single value",
+            r"state\['day'\].*\(2,\)",
         ),
         ({"state": {"cash": "much"}}, r"^state\['cash'\]: "),
         (
             {"state": {"shares": [1]}},
-            r"^state\['shares'\]: got shape \(1,\); give \(2,\), one per ticker",
+            r"state\['shares'\].*\(1,\).*\(2,\)",
         ),
-        ({"state": {"shares": [1, [2]]}}, r"^state\['shares'\]: got shape None; give \(2,\)"),
-        ({"state": {"shares": np.ma.array([1, 2])}}, r"^state\['shares'\]: got a masked array"),
-        ({"action": np.ma.array([0.5, 1], mask=True)}, "^action: got a masked array, .* filled"),
-        ({"reward": np.ma.masked}, "^reward: got a masked array"),
-        ({"state": {"shares": [1, 2.5]}}, r"^state\['shares'\]: got 2.5; give whole numbers"),
-        ({"state": {"tickers": "AB"}}, r"^state\['tickers'\] is 'AB'; give a list of names"),
-        ({"state": {"tickers": ["AAA", "ZZZ"]}}, r"^state\['tickers'\] names 'ZZZ'"),
-        ({"next_state": {"avg_buy_price": [1]}}, r"^next_state\['avg_buy_price'\]: got shape"),
-        ({"next_state": {"final_obs": {}}}, "^final_obs of next_state has no day"),
+        ({"state": {"shares": [1, [2]]}}, r"state\['shares'\].*\bNone\b.*\(2,\)"),
+        ({"state": {"shares": np.ma.array([1, 2])}}, r"state\['shares'\]"),
+        ({"action": np.ma.array([0.5, 1], mask=True)}, "^action: "),
+        ({"reward": np.ma.masked}, "^reward: "),
+        ({"state": {"shares": [1, 2.5]}}, r"state\['shares'\].*2.5"),
+        ({"state": {"tickers": "AB"}}, r"state\['tickers'\].*'AB'"),
+        ({"state": {"tickers": ["AAA", "ZZZ"]}}, r"state\['tickers'\].*'ZZZ'"),
+        ({"next_state": {"avg_buy_price": [1]}}, r"next_state\['avg_buy_price'\]"),
+        ({"next_state": {"final_obs": {}}}, r"\bfinal_obs\b.*\bnext_state\b"),
     ],
     ids=lambda value: None if isinstance(value, str) else "-".join(value),
 )
@@ -98,7 +98,5 @@ def test_a_single_environments_buffer_is_made_as_that_of_many(path: Path) -> Non
     one, many = (inspect.signature(made) for made in (ff.ReplayBuffer, ff.VecReplayBuffer))
     assert one == many
     loose: Any = ff.ReplayBuffer
-    with pytest.raises(
-        bc.errors.ArgumentTypeError, match=r"^ReplayBuffer\(\) has no argument `capacty`"
-    ):
+    with pytest.raises(bc.errors.ArgumentTypeError, match=r"ReplayBuffer\(\).*`capacty`"):
         loose(ff.FastFinRL(path), capacty=50)

@@ -11,6 +11,7 @@ import backcast as bc
 import backcast.finrl as ff
 import numpy as np
 import pytest
+from facts import missing
 from finrl_buffers import collect, same, vec, with_gaps
 
 END = 30
@@ -123,7 +124,7 @@ def test_joined_and_unpickled_buffers_show_no_later_days(panel: bc.Panel, tmp_pa
         with ff.VecReplayBuffer.attach("moves", vec(panel), dir=tmp_path) as tested:
             assert futures(tested).all()
         for wrong, error in [(-1, bc.errors.SampleError), ("x", bc.errors.ArgumentTypeError)]:
-            with pytest.raises(error, match="end is"):
+            with pytest.raises(error, match=r"\bend\b"):
                 ff.VecReplayBuffer.attach("moves", dir=tmp_path, end=wrong)  # type: ignore[arg-type]
 
 
@@ -154,20 +155,17 @@ def test_a_state_of_one_portfolio_and_the_next_of_another_are_refused(panel: bc.
     with pytest.raises(bc.errors.AppendError) as refused:
         buffer.add(state, *given, after | {"tickers": swapped}, after["done"])
     first, second = swapped[2]
-    assert str(refused.value) == (
-        f"next_states of environment 2 holds ['{first}', '{second}'] and states ['{second}', "
-        f"'{first}']; give two states of one episode, and of its last step the state before the "
-        "reset (final_obs)"
-    )
+    facts = [f"['{first}', '{second}']", f"['{second}', '{first}']", "2", "final_obs"]
+    assert missing(refused.value, facts) == []
     tokens = np.array([[panel.tickers.index(name) + 1 for name in row] for row in after["tickers"]])
-    with pytest.raises(bc.errors.AppendError, match="next_states of environment 0 holds"):
+    with pytest.raises(bc.errors.AppendError, match=r"\bnext_states\b.*\b0\b"):
         buffer.add(state, *given, after | {"tokens": tokens[:, ::-1]}, after["done"])
     rows = [
         {key: after[key][at] for key in ("day", "cash", "shares", "avg_buy_price")}
         | {"tickers": swapped[at], "terminal": False}
         for at in range(4)
     ]
-    with pytest.raises(bc.errors.AppendError, match="next_states of environment 2 holds"):
+    with pytest.raises(bc.errors.AppendError, match=r"\bnext_states\b.*\b2\b"):
         buffer.add(state, *given, rows, after["done"])
     assert buffer.size() == 12
     # Equal lists of other objects, equal tokens, and none at all are fine.
@@ -186,9 +184,7 @@ def test_one_state_and_the_next_of_other_tickers_are_refused(panel: bc.Panel) ->
     state = env.reset(["AAA", "BBB"], seed=1)
     env.reset(["BBB", "AAA"], seed=1)
     after = env.step([0.0, 0.0])
-    with pytest.raises(
-        bc.errors.AppendError, match=r"next_state holds \['BBB', 'AAA'\] and state \['AAA'"
-    ):
+    with pytest.raises(bc.errors.AppendError, match=r"\bnext_state\b.*\['BBB'.*'AAA'.*\['AAA'"):
         buffer.add(state, [0.0, 0.0], 0.0, after, False)
     assert buffer.size() == 0
 
@@ -204,9 +200,7 @@ def test_a_buffer_without_a_name_takes_its_sizes_again_once_it_is_cleared(
     state = wide.reset(seed=1)
     after = wide.step(np.zeros((4, 3)))
     added = (state, np.zeros((4, 3)), after["reward"], after, after["done"])
-    with pytest.raises(
-        bc.errors.AppendError, match=r"shares'\]: got shape \(4, 3\); give \(4, 2\)"
-    ):
+    with pytest.raises(bc.errors.AppendError, match=r"shares'\].*\b4\b.*\b3\b.*\b4\b.*\b2\b"):
         buffer.add(*added)
     buffer.clear()
     buffer.add(*added)

@@ -81,12 +81,10 @@ def test_stepping_the_environment_itself_leaves_buffer_and_wrapper_right(path: P
     assert wrapper.tokenizer.decode_batch(obs["tics"]) == [["BBB", "DDD"]] * 3
     assert wrapper.buffer.get(5).tickers == ["BBB", "DDD"]
     for lists in ([["BBB", "DDD"]] * 2, [["BBB"]] * 3):
-        says = rf"has {len(lists)} lists of {len(lists[0])}; .*: give 3 lists of 2"
+        says = rf"\b{len(lists)}\b.*\b{len(lists[0])}\b.*\b3\b.*\b2\b"
         with pytest.raises(bc.errors.EnvError, match=says):
             wrapper.env.reset(lists)
-    with pytest.raises(
-        bc.errors.EnvError, match=r"set_auto_reset\(False\): .*; make the wrapper with"
-    ):
+    with pytest.raises(bc.errors.EnvError, match=r"set_auto_reset\(False\)"):
         wrapper.env.set_auto_reset(False)
     assert wrapper.env.auto_reset()
     assert not made(path, auto_reset=False).env.auto_reset()
@@ -115,7 +113,7 @@ def test_changes_by_the_caller_are_neither_stored_nor_reported(path: Path) -> No
 def test_pictures_and_records_are_the_wrappers_too(path: Path) -> None:
     wrapper = made(path, render_mode="rgb_array")
     assert wrapper.metadata["render_modes"] == ["rgb_array"]
-    with pytest.raises(bc.errors.EnvError, match="never reset; call reset first"):
+    with pytest.raises(bc.errors.EnvError, match=r"\breset\b"):
         wrapper.render()
     wrapper.reset(seed=1)
     wrapper.step(wrapper.sample_actions())
@@ -125,15 +123,15 @@ def test_pictures_and_records_are_the_wrappers_too(path: Path) -> None:
     plain, single = made(path), ff.FastFinRL(path)
     asked: list[Any] = [plain.metrics_so_far, plain.env.metrics_so_far, single.metrics_so_far]
     for ask in [*asked, single.history, lambda: made(path, record=True).history(0)]:
-        with pytest.raises(bc.errors.EnvError, match="never reset; call reset first"):
+        with pytest.raises(bc.errors.EnvError, match=r"\breset\b"):
             ask()
     plain.reset(seed=1)
     assert plain.render() is None
-    with pytest.raises(bc.errors.EnvError, match="keeps no history; make it with record=True"):
+    with pytest.raises(bc.errors.EnvError, match="record=True"):
         plain.history(0)
     refused: list[tuple[dict[str, Any], str]] = [
-        ({"render_mode": "human"}, "render_mode is 'human'; write \"rgb_array\""),
-        ({"record": 1}, "record is 1; give True or False"),
+        ({"render_mode": "human"}, r"\brender_mode\b.*'human'.*\"rgb_array\""),
+        ({"record": 1}, r"\brecord\b.*\b1\b"),
     ]
     for change, says in refused:
         with pytest.raises(bc.BackcastError, match=says):
@@ -172,7 +170,7 @@ def test_actions_that_are_ignored_are_not_looked_at(path: Path, number: int) -> 
     same(wrapper.step(odd)[:4], other.step(still)[:4])
     odd = still.copy()
     odd[0, 1, number] = np.nan
-    with pytest.raises(bc.errors.EnvError, match="environment 0"):
+    with pytest.raises(bc.errors.EnvError, match=r"\b0\b"):
         wrapper.step(odd)
     assert wrapper.buffer.size() == other.buffer.size() == 7
 
@@ -188,10 +186,10 @@ def test_a_closed_wrapper_says_so_itself(path: Path) -> None:
         lambda: wrapper.step(np.zeros((3, 2, 2))),
     ]
     for call in calls:
-        with pytest.raises(bc.ClosedError, match=r"^the VecFinRLWrapper is closed; make a new"):
+        with pytest.raises(bc.ClosedError, match=r"\bVecFinRLWrapper\b"):
             call()
     for ask in (wrapper.metrics_so_far, wrapper.env.reset):
-        with pytest.raises(bc.ClosedError, match=r"; make a new one$"):
+        with pytest.raises(bc.ClosedError):
             ask()
 
 
