@@ -190,15 +190,15 @@ def test_scripts_that_put_the_last_observation_into_next_obs_are_right_too() -> 
 def test_the_mode_is_asked_for_and_truncations_too() -> None:
     envs = make("CartPole-v1", "next_step")
     space, actions = envs.single_observation_space, envs.single_action_space
-    with pytest.raises(bc.errors.ArgumentError, match="give env=envs"):
+    with pytest.raises(bc.errors.ArgumentError, match="env=envs"):
         ours.ReplayBuffer(100, space, actions)
-    with pytest.raises(bc.errors.ArgumentError, match="n_envs is 3"):
+    with pytest.raises(bc.errors.ArgumentError, match=r"\bn_envs\b.*\b3\b"):
         ours.ReplayBuffer(100, space, actions, n_envs=3, env=envs)
     rb = ours.ReplayBuffer(100, space, actions, env=envs)
     obs, _ = envs.reset(seed=1)
     action = envs.action_space.sample()
     following, reward, terminated, _, infos = envs.step(action)
-    with pytest.raises(bc.errors.ArgumentError, match="truncations is missing"):
+    with pytest.raises(bc.errors.ArgumentError, match=r"\btruncations\b"):
         rb.add(obs, following, action, reward, terminated, infos)
     assert rb.ring.stats()["rows_published"] == 0
     with pytest.raises(bc.errors.SampleError):

@@ -93,10 +93,8 @@ print(repr(float(net.weight.detach().double().sum())))
 def test_shapes_and_types_of_another_network_are_refused(place: Path) -> None:
     net = torch.nn.Linear(4, 2)
     with bc.Params.create("net", net.state_dict(), dir=place) as params:
-        with pytest.raises(
-            bc.errors.SchemaError, match=r"`weight` has shape \[3, 4\], not \[2, 4\]"
-        ):
+        with pytest.raises(bc.errors.SchemaError, match=r"`weight`.*\[3.*4\].*\[2.*4\]"):
             params.publish(torch.nn.Linear(4, 3).state_dict())
-        with pytest.raises(bc.errors.SchemaError, match="`weight` is float64, not float32"):
+        with pytest.raises(bc.errors.SchemaError, match=r"`weight`.*\bfloat64\b.*\bfloat32\b"):
             params.publish(net.double().state_dict())
         assert params.version == 0

@@ -83,12 +83,12 @@ def test_a_bankrupt_agent_leaves_and_the_others_go_on() -> None:
     assert "metrics" not in infos["rich"]
     assert env.agents == ["rich"]
     assert env.possible_agents == ["rich", "poor"]
-    with pytest.raises(bc.errors.EnvError, match="'poor', which has left"):
+    with pytest.raises(bc.errors.EnvError, match="'poor'"):
         env.step({"rich": 1, "poor": 1})
     while env.agents:
         observations, rewards, *_ = env.step({"rich": 1})
     assert list(observations) == list(rewards) == ["rich"]
-    with pytest.raises(bc.errors.EnvError, match=r"the episode has ended; call reset\(\)"):
+    with pytest.raises(bc.errors.EnvError, match=r"reset\(\)"):
         env.step({})
     env.reset()
     assert env.agents == ["rich", "poor"]
@@ -107,7 +107,7 @@ def test_copies_keep_the_state_and_pickles_the_settings() -> None:
 
 def test_pictures_are_of_one_agent_each() -> None:
     env = parallel_trading_env(2, render_mode="rgb_array", **SHORT)
-    with pytest.raises(bc.errors.EnvError, match="never reset"):
+    with pytest.raises(bc.errors.EnvError, match=r"\breset\b"):
         env.render()
     env.reset(seed=3)
     for _ in range(20):
@@ -116,9 +116,7 @@ def test_pictures_are_of_one_agent_each() -> None:
     assert first.shape == (480, 640, 3)
     assert np.array_equal(env.render(), first)
     assert not np.array_equal(first, second)
-    with pytest.raises(
-        bc.errors.EnvError, match="no agent 'agent_2'; there are 'agent_0', 'agent_1'"
-    ):
+    with pytest.raises(bc.errors.EnvError, match=r"'agent_2'.*'agent_0'.*'agent_1'"):
         env.render("agent_2")
     assert "position" in str(parallel_text(env))
     assert parallel_trading_env(2, **SHORT).render() is None
@@ -140,7 +138,7 @@ def test_spaces_state_and_book_are_those_of_the_agents() -> None:
     assert np.array_equal(env.state(), np.concatenate([observations["a"], observations["b"]]))
     assert env.book(levels=3)[0].shape == (3, 2)
     assert set(env.metrics_so_far()) == {"a", "b"}
-    with pytest.raises(bc.errors.EnvError, match="no agent 'c'"):
+    with pytest.raises(bc.errors.EnvError, match="'c'"):
         env.observation_space("c")
     env.close()
     with pytest.raises(bc.ClosedError):

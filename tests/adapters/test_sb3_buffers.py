@@ -200,15 +200,15 @@ def test_the_numbers_of_their_memory_saving_form_are_drawn_too() -> None:
 def test_a_capacity_that_cannot_hold_the_steps_is_refused(place: Path) -> None:
     make = {"device": "cpu", "n_envs": 2, "sampling": "sb3", "dir": place}
     for capacity, rows in [(100, 50), (198, 99)]:
-        wanted = rf"{rows} rows a lane, but 50 transitions take up to 100.*at least 200"
+        wanted = rf"\b{rows}\b.*\b50\b.*\b100\b.*\b200\b"
         with pytest.raises(bc.errors.ArgumentError, match=wanted):
             ours.ReplayBuffer(100, BOX, DISCRETE, capacity=capacity, **make)
-    with pytest.raises(bc.errors.ArgumentError, match="at least 400000 rows"):
+    with pytest.raises(bc.errors.ArgumentError, match=r"\b400000\b"):
         ours.ReplayBuffer(200_000, BOX, DISCRETE, capacity="1MiB", name="bytes", **make)
     assert bc.list_objects(dir=place) == []
     sized = {"name": "small", "capacity": "1MiB"}
     small = ours.ReplayBuffer(200_000, BOX, DISCRETE, **(make | sized | {"sampling": "ring"}))
-    with pytest.raises(bc.errors.ArgumentError, match="at least 400000 rows"):
+    with pytest.raises(bc.errors.ArgumentError, match=r"\b400000\b"):
         ours.ReplayBuffer(200_000, BOX, DISCRETE, **make, **sized)
     assert [entry["name"] for entry in bc.list_objects(dir=place)] == ["small"]
     for exist in ("error", "replace"):
@@ -230,9 +230,7 @@ def test_hindsight_refuses_a_capacity_that_cannot_hold_the_steps(place: Path) ->
     goals = spaces.Dict({key: BOX for key in ("observation", "achieved_goal", "desired_goal")})
     make = {"device": "cpu", "env": None, "dir": place}
     for size, capacity in [(100, 198), (200_000, "1MiB")]:
-        with pytest.raises(
-            bc.errors.ArgumentError, match=r"rows a lane, but .* transitions take up to"
-        ):
+        with pytest.raises(bc.errors.ArgumentError, match=rf"\b{size}\b.*\bcapacity\b"):
             ours.HerReplayBuffer(size, goals, DISCRETE, capacity=capacity, **make)
     ours.HerReplayBuffer(100, goals, DISCRETE, capacity=200, **make)
 
@@ -416,7 +414,7 @@ def test_a_saved_buffer_does_not_take_the_name_of_a_ring_with_rows(place: Path) 
         step = feed.step()
         named.add(*step)
         buffer.add(*step)
-    with pytest.raises(bc.ExistsError, match="a ring of that name holds rows"):
+    with pytest.raises(bc.ExistsError, match=r"remove_object"):
         pickle.loads(pickle.dumps(named))
     named.ring.unlink()
     assert len(pickle.loads(pickle.dumps(buffer)).ring) == 4
@@ -480,9 +478,9 @@ def test_changes_of_stored_rows_are_refused() -> None:
         lambda: buffer.dones.__setitem__(0, True),
         lambda: buffer.dones.__setitem__(2, False),
     ):
-        with pytest.raises(bc.errors.ArgumentError, match="written once"):
+        with pytest.raises(bc.errors.ArgumentError, match=r"\bdones\b"):
             poke()
-    with pytest.raises(bc.errors.ArgumentError, match="forgets only"):
+    with pytest.raises(bc.errors.ArgumentError, match=r"exist=\"replace\""):
         buffer.reset()
     buffer.dones[2] = True
     assert len(buffer.ring) == 6
@@ -495,24 +493,24 @@ def test_wrong_steps_are_refused_before_anything_is_stored() -> None:
     no = np.zeros(2, bool)
     for step, message in [
         ((obs, following, action, reward, no, limited), "TimeLimit.truncated"),
-        ((obs, following, action, reward, done, infos[:1]), "infos has 1 entries"),
-        ((obs[:1], following, action, reward, done, infos), "obs has shape"),
-        ((obs, following, action[:1], reward, done, infos), "action has shape"),
+        ((obs, following, action, reward, done, infos[:1]), r"\binfos\b.*\b1\b"),
+        ((obs[:1], following, action, reward, done, infos), r"\bobs\b.*\[1\b"),
+        ((obs, following, action[:1], reward, done, infos), r"\baction\b.*\[1\b"),
     ]:
         with pytest.raises(bc.errors.ArgumentError, match=message):
             buffer.add(*step)
     assert (buffer.pos, buffer.size(), buffer.ring.stats()["rows_published"]) == (0, 0, 0)
-    with pytest.raises(bc.errors.SampleError, match="nothing was added"):
+    with pytest.raises(bc.errors.SampleError, match="learning_starts="):
         buffer.sample(4)
 
 
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"sampling": "mine"}, "sampling is 'mine'"),
-        ({"exist": "replace"}, "give name="),
-        ({"lanes": 1}, "lanes is 1"),
-        ({"frames": 2}, "frames is 2"),
+        ({"sampling": "mine"}, r"\bsampling\b.*'mine'"),
+        ({"exist": "replace"}, "name="),
+        ({"lanes": 1}, r"\blanes\b.*\b1\b"),
+        ({"frames": 2}, r"\bframes\b.*\b2\b"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(more: dict[str, Any], message: str) -> None:
@@ -521,9 +519,9 @@ def test_settings_that_cannot_be_are_refused(more: dict[str, Any], message: str)
 
 
 def test_spaces_go_to_the_class_that_serves_them() -> None:
-    with pytest.raises(bc.errors.ArgumentError, match=r"use backcast.sb3.DictReplayBuffer"):
+    with pytest.raises(bc.errors.ArgumentError, match=r"backcast.sb3.DictReplayBuffer"):
         ours.ReplayBuffer(100, DICT, DISCRETE)
-    with pytest.raises(bc.errors.ArgumentError, match=r"use backcast.sb3.ReplayBuffer"):
+    with pytest.raises(bc.errors.ArgumentError, match=r"backcast.sb3.ReplayBuffer"):
         ours.DictReplayBuffer(100, BOX, DISCRETE)
-    with pytest.raises(bc.errors.ArgumentError, match="n-step returns over Dict"):
+    with pytest.raises(bc.errors.ArgumentError, match=r"\bDict\b"):
         ours.NStepReplayBuffer(100, DICT, DISCRETE)

@@ -111,9 +111,9 @@ def test_environments_that_would_be_stored_wrong_are_refused(prices: Path) -> No
     with pytest.raises(bc.errors.ArgumentTypeError, match="VectorEnv"):
         ours.VecEnv(gym.make("CartPole-v1"))
     env = ours.VecEnv(PortfolioVectorEnv(prices, 2, autoreset_mode="same_step", **options))
-    with pytest.raises(bc.errors.ArgumentError, match="no sub-environments"):
+    with pytest.raises(bc.errors.ArgumentError, match="compute_reward"):
         env.env_method("compute_reward")
-    with pytest.raises(bc.errors.ArgumentError, match="cannot be set"):
+    with pytest.raises(bc.errors.ArgumentError, match="hmax"):
         env.set_attr("hmax", 3)
     with pytest.raises(bc.errors.EnvError, match="step_async"):
         env.step_wait()

@@ -132,15 +132,15 @@ def test_stacks_that_do_not_shift_or_begin_elsewhere_are_refused() -> None:
     for padding, right, wrong in [("zero", start, again), ("reset", again, start)]:
         make = {"device": "cpu", "frames": 4, "padding": padding}
         buffer = ours.ReplayBuffer(50, space, DISCRETE, **make)
-        with pytest.raises(bc.errors.ArgumentError, match="begins an episode with a stack"):
+        with pytest.raises(bc.errors.ArgumentError, match="padding="):
             add(buffer, wrong, shift(wrong))
-        with pytest.raises(bc.errors.ArgumentError, match="does not shift its stack"):
+        with pytest.raises(bc.errors.ArgumentError, match="VecFrameStack"):
             add(buffer, right, full)
         assert buffer.ring.stats()["rows_published"] == 0
         add(buffer, right, shift(right))
         add(buffer, shift(right), shift(shift(right)))
         # In the middle of another episode: its older frames are nowhere.
-        with pytest.raises(bc.errors.ArgumentError, match="reset the environment"):
+        with pytest.raises(bc.errors.ArgumentError, match=r"\breset\b"):
             add(buffer, full, shift(full))
         add(buffer, right, shift(right))
         assert len(buffer.ring) == 2

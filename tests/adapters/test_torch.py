@@ -154,7 +154,7 @@ def test_a_loader_draws_ahead_what_samples_would_be_and_goes_on() -> None:
         assert torch.equal(batch.index, other.sample(8).index)
         break
     assert torch.equal(one.sample(8).index, other.sample(8).index)
-    with pytest.raises(TypeError, match="give limit="):
+    with pytest.raises(TypeError, match="limit="):
         len(one.batches(8))
     rows = list(data.DataLoader(loader, batch_size=None))
     assert [type(row) for row in rows] == [bc.Batch] * 5
@@ -191,23 +191,23 @@ def test_dlpack_takes_what_is_contiguous_and_says_what_to_do_about_the_rest() ->
     for batch in (buf.sample(4), buf.sample(4, history=3, copy=True)):
         for key, array in leaves(batch.to_dlpack()).items():
             assert np.array_equal(torch.from_dlpack(array).numpy(), leaves(batch)[key])
-    with pytest.raises(bc.errors.SampleError, match=r"`obs/image` is a window .* copy=True"):
+    with pytest.raises(bc.errors.SampleError, match=r"`obs/image`.*copy=True"):
         buf.sample(4, history=3).to_dlpack()
 
 
 def test_wrong_arguments_of_a_sampler_are_refused() -> None:
     buf = filled()
-    with pytest.raises(bc.errors.ArgumentTypeError, match=r"give a backcast.ReplayBuffer"):
+    with pytest.raises(bc.errors.ArgumentTypeError, match=r"backcast.ReplayBuffer"):
         ours.Sampler(buf.sampler())
     with pytest.raises(bc.errors.ArgumentTypeError, match="contiguous="):
         ours.Sampler(buf, copy=True)
     with pytest.raises(bc.errors.ArgumentTypeError, match="histroy"):
         ours.Sampler(buf, histroy=3)
-    with pytest.raises(bc.errors.ArgumentError, match="batch_size is 0"):
+    with pytest.raises(bc.errors.ArgumentError, match=r"\bbatch_size\b.*\b0\b"):
         ours.Sampler(buf).batches(0)
     for wrong in ({"contiguous": 1}, {"float_obs": None}, {"transform": 3}, {"device": 1.5}):
         (name,) = wrong
-        with pytest.raises(bc.errors.ArgumentTypeError, match=f"{name} is .*; give"):
+        with pytest.raises(bc.errors.ArgumentTypeError, match=rf"\b{name}\b"):
             ours.Sampler(buf, **wrong)
     with pytest.raises(bc.errors.SampleError, match=r"select=bc\.Priority\("):
         ours.Sampler(buf).update_priorities(torch.tensor([0]), torch.tensor([1.0]))
@@ -223,9 +223,9 @@ def test_an_index_of_a_narrow_tensor_is_refused() -> None:
         list(index.int()),
         [0, index.int()[1]],
     ):
-        with pytest.raises(bc.errors.SampleError, match=r"index: got (int|float)\d+ values"):
+        with pytest.raises(bc.errors.SampleError, match=r"(int|float)\d+"):
             sampler.gather(narrow)
-        with pytest.raises(bc.errors.SampleError, match=r"index: got (int|float)\d+ values"):
+        with pytest.raises(bc.errors.SampleError, match=r"(int|float)\d+"):
             sampler.update_priorities(narrow, torch.ones(len(narrow)))
     assert torch.equal(sampler.gather(list(index)).index, index)
 
@@ -348,18 +348,16 @@ def test_a_device_that_is_not_here_is_refused_when_the_sampler_is_made(
     device: Any, why: str
 ) -> None:
     buf = filled()
-    with pytest.raises(bc.errors.ArgumentError, match=f'^device is {why}.*; give "cpu"'):
+    with pytest.raises(bc.errors.ArgumentError, match=rf'\bdevice\b.*{why}.*"cpu"'):
         ours.Sampler(buf, device=device)
-    with pytest.raises(bc.errors.ArgumentError, match=f"^device is {why}"):
+    with pytest.raises(bc.errors.ArgumentError, match=rf"\bdevice\b.*{why}"):
         buf.sample(4).to_torch(device)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_a_gpu_that_is_not_there_is_counted() -> None:
     for device in ("cuda", torch.device("cuda")):
-        with pytest.raises(
-            bc.errors.ArgumentError, match="'cuda', and PyTorch finds 0 CUDA devices"
-        ):
+        with pytest.raises(bc.errors.ArgumentError, match=r"'cuda'.*\bPyTorch\b.*\b0\b.*\bCUDA\b"):
             ours.Sampler(filled(), device=device)
 
 
