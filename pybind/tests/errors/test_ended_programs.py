@@ -89,11 +89,11 @@ def test_numpy_errors_are_the_cause_of_refused_appends() -> None:
     columns = {"x": ("f4", (2,))}
     with bc.ReplayBuffer.create(None, columns, capacity=10) as buf, buf.writer() as writer:
         ragged: Any = [[1.0], [1.0, 2.0]]
-        with pytest.raises(bc.errors.AppendError, match="NumPy makes no array of it") as raised:
+        with pytest.raises(bc.errors.AppendError, match=r"\bNumPy\b") as raised:
             writer.append(x=ragged, terminated=False, truncated=False)
         assert type(raised.value.__cause__) is ValueError
         with writer.reserve() as row:
-            with pytest.raises(bc.errors.AppendError, match="the column's own shape") as raised:
+            with pytest.raises(bc.errors.AppendError, match=r"`x`.*\(3,\).*\(2,\)") as raised:
                 row["x"] = [1, 2, 3]
             assert type(raised.value.__cause__) is ValueError
             row.abort()
@@ -110,7 +110,7 @@ def test_errors_of_array_likes_are_reported_with_the_column() -> None:
     columns = {"x": ("f4", (2,))}
     with bc.ReplayBuffer.create(None, columns, capacity=10) as buf, buf.writer() as writer:
         value: Any = WantsAGradient()
-        with pytest.raises(bc.errors.AppendError, match=r"`x`.*detach it first") as raised:
+        with pytest.raises(bc.errors.AppendError, match="`x`") as raised:
             writer.append(x=value, terminated=False, truncated=False)
         assert type(raised.value.__cause__) is RuntimeError
 

@@ -386,7 +386,7 @@ def test_a_misspelt_argument_is_named_with_the_one_that_was_meant(
         CALLABLES[name].of(made)(**arguments)
     message = str(raised.value).replace('"', "`").replace("'", "`")
     assert f"`{typo}`" in message
-    assert f"did you mean `{parameter}`?" in message
+    assert f"`{parameter}`" in message
 
 
 class Odd:

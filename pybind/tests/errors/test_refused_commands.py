@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from backcast import cli
+from facts import missing
 from refusal import world_at
 
 
@@ -16,9 +17,9 @@ from refusal import world_at
         pytest.param(["lss"], 2, ["'lss'", "'ls'"], id="a typo"),
         pytest.param(["ls", "--colour"], 2, ["--colour"], id="an unknown option"),
         pytest.param(["stat"], 2, ["NAME"], id="no name"),
-        pytest.param(["stat", "pnog"], 3, ["pnog", "did you mean `pong`?"], id="a near name"),
+        pytest.param(["stat", "pnog"], 3, ["pnog", "`pong`"], id="a near name"),
         pytest.param(["stat", "zebra"], 3, ["zebra", "backcast ls"], id="no such name"),
-        pytest.param(["rm", "pong"], 1, ["pong", "held", "--force"], id="held"),
+        pytest.param(["rm", "pong"], 1, ["pong", "--force"], id="held"),
         pytest.param(["create", "a", "--capacity", "9"], 2, ["--column"], id="no column"),
         pytest.param(
             ["create", "a", "--column", "x:i5", "--capacity", "9"], 2, ["`i5`", "i4"], id="dtype"
@@ -27,7 +28,7 @@ from refusal import world_at
             ["create", "a", "--column", "x:f4", "--capacity", "8gigs"], 2, ["8gigs"], id="capacity"
         ),
         pytest.param(
-            ["create", "pong", "--column", "x:f4", "--capacity", "9"], 1, ["exist"], id="taken"
+            ["create", "pong", "--column", "x:f4", "--capacity", "9"], 1, ["`pong`"], id="taken"
         ),
     ],
 )
@@ -44,6 +45,5 @@ def test_commands_that_cannot_be(
         assert cli.main(["--dir", str(world.place), *argv]) == status
         out, err = capfd.readouterr()
         assert out == ""
-        for word in words:
-            assert word in err
+        assert missing(err, words) == []
         np.testing.assert_equal(world.picture(), before)

@@ -36,7 +36,7 @@ def test_a_method_without_arguments_says_so(kind: str, name: str, named: bool) -
             handle = writer.reserve() if kind == "row" else handles[kind]
             arguments: tuple[int, ...] = () if named else (3,)
             names = {"x": 3} if named else {}
-            with pytest.raises(ArgumentTypeError, match=rf"^{name}\(\) .*takes \(\)"):
+            with pytest.raises(ArgumentTypeError, match=rf"^{name}\(\) "):
                 getattr(handle, name)(*arguments, **names)
             assert "closed" not in repr(handle)
             lease.close()
@@ -46,18 +46,17 @@ def test_all_missing_arguments_of_an_append_are_named_at_once() -> None:
     with bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100) as buf, buf.writer() as writer:
         call: Any = writer
         for name in ("append", "extend"):
-            lacks = f"missing: obs, terminated, truncated; {name} takes obs, "
-            with pytest.raises(AppendError, match=lacks):
+            with pytest.raises(AppendError, match=r"\bobs, terminated, truncated\b"):
                 getattr(call, name)()
-            with pytest.raises(AppendError, match=f"missing: obs, truncated; {name} takes"):
+            with pytest.raises(AppendError, match=r": obs, truncated\b"):
                 getattr(call, name)(terminated=[False])
-            with pytest.raises(AppendError, match=f"{name} takes obs"):
+            with pytest.raises(AppendError, match="whatever_it_is"):
                 getattr(call, name)(whatever_it_is=1)
 
 
 def test_a_wait_says_its_upper_limits() -> None:
     with bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100) as buf:
-        with pytest.raises(ArgumentError, match=r"the limit is 2\*\*64 seconds"):
+        with pytest.raises(ArgumentError, match=r"\b2\*\*64\b"):
             buf.wait(1, timeout=1e300)
-        with pytest.raises(ArgumentError, match=r"rows from 0 to 2\*\*64 - 1"):
+        with pytest.raises(ArgumentError, match=r"\b2\*\*64 - 1\b"):
             buf.wait(rows_published=2**64)
