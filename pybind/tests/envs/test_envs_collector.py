@@ -444,7 +444,7 @@ def test_finish_gives_the_newest_transitions_their_successor_once(
     rows = collector.writer.rows_written
     collector.finish()
     assert (len(buf), collector.writer.rows_written) == (collector.transitions, rows)
-    with pytest.raises(bc.errors.EnvError, match="call reset first"):
+    with pytest.raises(bc.errors.EnvError, match=r"\breset\b"):
         collector.step([0] * LANES)
     # What follows is a new beginning: no transition leads into it.
     collector.run(at_walk, 2)
@@ -485,7 +485,7 @@ def test_after_a_failed_step_only_a_reset_goes_on() -> None:
         with pytest.raises(RuntimeError, match="lost"):
             collector.run(at_walk, 1)
         env.fault = False
-        with pytest.raises(bc.errors.EnvError, match="call reset first"):
+        with pytest.raises(bc.errors.EnvError, match=r"\breset\b"):
             collector.step([0] * LANES)
         collector.reset(seed=60)
         collector.run(at_walk, 15)
@@ -509,21 +509,21 @@ def test_a_refused_action_changes_nothing(panel: bc.Panel) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "error"),
+    ("given", "error", "name"),
     [
-        ({"seed": -1}, bc.errors.EnvError),
-        ({"seed": 1.5}, bc.errors.ArgumentTypeError),
-        ({"options": {"reset_mask": [True] * LANES}}, bc.errors.ArgumentTypeError),
+        ({"seed": -1}, bc.errors.EnvError, "seed"),
+        ({"seed": 1.5}, bc.errors.ArgumentTypeError, "seed"),
+        ({"options": {"reset_mask": [True] * 2}}, bc.errors.ArgumentTypeError, "reset_mask"),
     ],
 )
 def test_a_refused_reset_changes_nothing(
-    panel: bc.Panel, given: dict[str, Any], error: type[bc.BackcastError]
+    panel: bc.Panel, given: dict[str, Any], error: type[bc.BackcastError], name: str
 ) -> None:
     env = PortfolioVectorEnv(panel, LANES)
     with ring(env) as buf, buf.writer(LANES, "next_step") as writer:
         collector = Collector(env, writer)
         collector.reset(seed=2)
-        with pytest.raises(error, match="give"):
+        with pytest.raises(error, match=rf"\b{name}\b"):
             collector.reset(**given)
         collector.step(np.zeros((LANES, 2)))
         collector.step(np.zeros((LANES, 2)))
@@ -540,20 +540,20 @@ def test_mismatched_rings_and_environments_are_refused(panel: bc.Panel) -> None:
             Collector(env, writer)
         with (
             buf.writer(3, "same_step") as writer,
-            pytest.raises(bc.errors.ArgumentError, match=r"lanes are 3.* 2;.*lanes=2"),
+            pytest.raises(bc.errors.ArgumentError, match=r"\b3\b.*\b2\b.*lanes=2"),
         ):
             Collector(env, writer)
         with buf.writer(1, "next_step") as writer:
-            with pytest.raises(bc.errors.ArgumentError, match=r'resets as "disabled"'):
+            with pytest.raises(bc.errors.ArgumentError, match='"disabled"'):
                 Collector(PortfolioEnv(panel), writer)
-            with pytest.raises(bc.errors.ArgumentError, match=r"env is 3; give"):
+            with pytest.raises(bc.errors.ArgumentError, match=r"\benv\b.*\b3\b"):
                 Collector(3, writer)  # type: ignore[arg-type]
         with buf.writer(2, "same_step") as writer:
             env.metadata = {}
             with pytest.raises(bc.errors.ArgumentError, match="autoreset_mode"):
                 Collector(env, writer)
             collector = Collector(PortfolioVectorEnv(panel, 2, autoreset_mode="same_step"), writer)
-            with pytest.raises(bc.errors.EnvError, match="without a mask"):
+            with pytest.raises(bc.errors.EnvError, match=r"\breset_mask\b"):
                 collector.reset(options={"reset_mask": np.array([True, False])})
 
 

@@ -107,7 +107,7 @@ def test_a_view_is_what_it_was_until_the_next_step_or_reset(
         kept = {key: (obs[key], obs[key].copy()) for key in ("history", "history_mask")}
         with pytest.raises(ValueError, match="read-only"):
             obs["history"][...] = 0
-        with pytest.raises(bc.errors.EnvError, match="lie in"):
+        with pytest.raises(bc.errors.EnvError, match=r"\b2\b.*\[-1, 1\]"):
             env.step(np.full((3, 3), 2.0))
         with pytest.raises(bc.errors.EnvError, match="start_day"):
             env.reset(options={"start_day": DAYS})
@@ -163,7 +163,7 @@ def test_a_forked_child_reads_the_views_that_it_has(market: bc.Panel) -> None:
         except BaseException as error:
             told = str(error)
         finally:
-            os._exit(0 if "belongs to the parent" in told else 1)
+            os._exit(0 if '"spawn"' in told else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     np.testing.assert_array_equal(seen["history"], before, err_msg="the child wrote nothing")
     moved = env.step(np.zeros((3, 3)))[0]["history"]
@@ -177,7 +177,7 @@ def test_without_descriptors_the_error_recommends_copies(market: bc.Panel) -> No
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (first_free, limits[1]))
     try:
-        with pytest.raises(bc.errors.EnvError, match=r"6 days of history.*open files.*copy=True"):
+        with pytest.raises(bc.errors.EnvError, match=r"\b6\b.*copy=True"):
             env.reset(seed=1)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from backcast.envs import PortfolioEnv, PortfolioVectorEnv
 from envs_worlds import row_of, same
+from facts import missing
 from gymnasium.utils.env_checker import check_env
 
 
@@ -90,7 +91,7 @@ def test_after_an_end_only_a_reset_goes_on(panel: bc.Panel) -> None:
     env.reset(seed=1)
     assert env.step(np.zeros(2))[3] is True
     # It has no modes, masks or numbers.
-    with pytest.raises(bc.errors.EnvError, match=r"^the episode has ended; call reset\(\)$"):
+    with pytest.raises(bc.errors.EnvError, match=r"reset\(\)"):
         env.step(np.zeros(2))
     assert env.reset(options={"start_day": 7})[0]["day"] == 7
 
@@ -98,13 +99,13 @@ def test_after_an_end_only_a_reset_goes_on(panel: bc.Panel) -> None:
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda env: env.step([0.5, np.nan]), ['the action for "BBB" is NaN', "[-1, 1]"]),
-        (lambda env: env.step([[0.5, 0.5]]), ["(1, 2)", "(2,)", "one per ticker"]),
-        (lambda env: env.reset(seed=[1]), ["seed is [1]"]),
-        (lambda env: env.reset(seed=-1), ["seed is -1"]),
+        (lambda env: env.step([0.5, np.nan]), ['"BBB"', "NaN", "[-1, 1]"]),
+        (lambda env: env.step([[0.5, 0.5]]), ["(1, 2)", "(2,)"]),
+        (lambda env: env.reset(seed=[1]), ["seed", "[1]"]),
+        (lambda env: env.reset(seed=-1), ["seed", "-1"]),
         (lambda env: env.reset(options={"reset_mask": np.ones(1, bool)}), ["'reset_mask'"]),
-        (lambda env: env.reset(options={"start_day": 60}), ["`start_day` is 60", "must lie in"]),
-        (lambda env: env.reset(options={"start_day": -1}), ["start_day is -1; days begin at 0"]),
+        (lambda env: env.reset(options={"start_day": 60}), ["`start_day`", "60"]),
+        (lambda env: env.reset(options={"start_day": -1}), ["start_day", "-1", "0"]),
     ],
 )
 def test_calls_that_cannot_be_change_nothing(panel: bc.Panel, call: Any, words: list[str]) -> None:  # noqa: ANN401
@@ -113,8 +114,7 @@ def test_calls_that_cannot_be_change_nothing(panel: bc.Panel, call: Any, words: 
     twin = copy.deepcopy(env)
     with pytest.raises((bc.errors.EnvError, bc.errors.ArgumentTypeError)) as error:
         call(env)
-    for word in words:
-        assert word in str(error.value)
+    assert missing(error.value, words) == []
     assert same(env.step(np.ones(2)), twin.step(np.ones(2)))
     assert same(env.reset(), twin.reset())
 
@@ -129,9 +129,7 @@ def test_calls_that_cannot_be_change_nothing(panel: bc.Panel, call: Any, words: 
 )
 def test_before_the_first_reset_there_is_nothing_to_say(panel: bc.Panel, call: Any) -> None:  # noqa: ANN401
     env = PortfolioEnv(panel, record=True)
-    with pytest.raises(
-        bc.errors.EnvError, match=r"^the environment was never reset; call reset first$"
-    ):
+    with pytest.raises(bc.errors.EnvError, match=r"\breset\b"):
         call(env)
 
 

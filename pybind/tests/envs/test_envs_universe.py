@@ -109,11 +109,11 @@ def test_a_start_needs_one_listed_ticker_and_a_price_for_shares_given(universe: 
     env = PortfolioEnv(universe, tickers=["GONE", "LATE"])
     for day in (LAST, FIRST):
         env.reset(options={"start_day": day})
-    with pytest.raises(bc.errors.EnvError, match="none of the 2"):
+    with pytest.raises(bc.errors.EnvError, match=r"\b2\b"):
         env.reset(options={"start_day": 50})
     given = PortfolioEnv(universe, initial_shares={"LATE": 5})
     assert all(given.reset(seed=seed)[0]["day"] >= FIRST for seed in range(20))
-    with pytest.raises(bc.errors.EnvError, match='"LATE", which has rows from day 70'):
+    with pytest.raises(bc.errors.EnvError, match=r'"LATE".*\b70\b'):
         given.reset(options={"start_day": 5})
 
 

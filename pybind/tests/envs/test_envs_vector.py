@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from backcast.envs import PortfolioEnv, PortfolioVectorEnv
 from envs_worlds import MODES, WORDS, but_metrics, same
+from facts import missing
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 MORE: dict[str, Any] = {"macro_tickers": ["IDX"], "stop_loss_tolerance": 0.97}
@@ -49,7 +50,7 @@ def test_spaces_shapes_dtypes_and_names(panel: bc.Panel) -> None:
     env.close()
     env.close()
     assert env.closed
-    with pytest.raises(bc.ClosedError, match="portfolio environment is closed; make"):
+    with pytest.raises(bc.ClosedError, match=r"\benvironment\b"):
         env.step(np.zeros((5, 2)))
 
 
@@ -129,7 +130,7 @@ def test_reused_arrays_that_were_resized_are_refused_before_the_step(panel: bc.P
     obs, _ = env.reset(seed=1)
     day = obs["day"].tolist()
     obs["cash"].resize(1, refcheck=False)
-    with pytest.raises(bc.errors.EnvError, match=r"another size or layout now.*copy=True"):
+    with pytest.raises(bc.errors.EnvError, match="copy=True"):
         env.step(np.ones((2, 2)))
     obs["cash"].resize(2, refcheck=False)
     obs["cash"].shape = (1, 2)  # As long as it was: filled all the same.
@@ -144,22 +145,20 @@ def test_only_one_thread_at_a_time_writes_to_reused_arrays(panel: bc.Panel) -> N
     actions = np.zeros((4_000, 2))
     seen, deadline = threading.Event(), time.monotonic() + WATCHDOG_S
 
-    def step_until_refused() -> list[str]:
-        refusals: list[str] = []
+    def step_until_refused() -> int:
+        refusals = 0
         # No number of steps: one thread could take them all before the other begins.
         while not seen.is_set() and time.monotonic() < deadline:
             try:
                 env.step(actions)
-            except bc.errors.EnvError as refused:
-                refusals.append(str(refused))
+            except bc.errors.EnvError:
+                refusals += 1
                 seen.set()
         return refusals
 
     with ThreadPoolExecutor(2) as threads:
         each = [threads.submit(step_until_refused) for _ in range(2)]
-        refusals = [text for thread in each for text in thread.result()]
-    assert refusals
-    assert all("written to by another thread" in text for text in refusals)
+        assert sum(thread.result() for thread in each) > 0
     env.step(actions)
 
 
@@ -297,7 +296,7 @@ def test_a_reset_mask_resets_only_the_chosen(panel: bc.Panel) -> None:
     env.step(np.ones((3, 2)))
     obs, _, _, truncated, _ = env.step(np.ones((3, 2)))
     assert truncated.all()
-    with pytest.raises(bc.errors.EnvError, match="environment 0 has ended"):
+    with pytest.raises(bc.errors.EnvError, match=r"\b0\b"):
         env.step(np.ones((3, 2)))
     again, _ = env.reset(options={"reset_mask": np.array([True, False, True])})
     assert (again["shares"][1] == obs["shares"][1]).all()
@@ -379,9 +378,9 @@ def test_a_deep_copy_goes_on_as_the_original_would(panel: bc.Panel, reused: bool
         ({"buy_cost_pct": 1.0}, ["buy_cost_pct", "1"]),
         ({"sell_cost_pct": -0.1}, ["sell_cost_pct", "-0.1"]),
         ({"tickers": ["NOPE"]}, ["NOPE"]),
-        ({"tickers": ["IDX"]}, ["IDX", "macro"]),
+        ({"tickers": ["IDX"]}, ["IDX"]),
         ({"tickers": ["AAA", "AAA"]}, ["AAA", "0", "1"]),
-        ({"tickers": []}, ["no ticker"]),
+        ({"tickers": []}, ["`tickers`"]),
         ({"days": (50, 70)}, ["50..70", "60"]),
         ({"days": [50, 70]}, ["50..70", "60"]),
         ({"days": (-1, 5)}, ["-1"]),
@@ -398,19 +397,18 @@ def test_settings_that_cannot_be(
 ) -> None:
     with pytest.raises(bc.errors.EnvError) as error:
         PortfolioVectorEnv(panel, settings.pop("num_envs", 2), **settings)
-    for word in words:
-        assert word in str(error.value)
+    assert missing(error.value, words) == []
 
 
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"num_envs": 2.5}, ["num_envs is 2.5", "whole number"]),
-        ({"hmax": True}, ["hmax is True", "whole number"]),
-        ({"initial_amount": "much"}, ["initial_amount is 'much'"]),
-        ({"tickers": "AAA"}, ["tickers is 'AAA'", "sequence"]),
-        ({"days": 5}, ["days is 5", "first day"]),
-        ({"max_episode_steps": "5"}, ["max_episode_steps is '5'"]),
+        ({"num_envs": 2.5}, ["num_envs", "2.5"]),
+        ({"hmax": True}, ["hmax", "True"]),
+        ({"initial_amount": "much"}, ["initial_amount", "'much'"]),
+        ({"tickers": "AAA"}, ["tickers", "'AAA'"]),
+        ({"days": 5}, ["days", "5"]),
+        ({"max_episode_steps": "5"}, ["max_episode_steps", "'5'"]),
     ],
     ids=str,
 )
@@ -419,14 +417,13 @@ def test_settings_of_another_type(
 ) -> None:
     with pytest.raises(bc.errors.ArgumentTypeError) as error:
         PortfolioVectorEnv(panel, settings.pop("num_envs", 2), **settings)
-    for word in words:
-        assert word in str(error.value)
+    assert missing(error.value, words) == []
 
 
 def test_panels_that_cannot_be(panel: bc.Panel, tmp_path: Path) -> None:
-    with pytest.raises(bc.errors.ArgumentError, match=r"panel_options .*open already"):
+    with pytest.raises(bc.errors.ArgumentError, match=r"\bpanel_options\b"):
         PortfolioVectorEnv(panel, panel_options={"macro": ["IDX"]})
-    with pytest.raises(bc.errors.ArgumentError, match=r"panel is 7; give a backcast\.Panel"):
+    with pytest.raises(bc.errors.ArgumentError, match=r"\bpanel\b.*\b7\b.*backcast\.Panel"):
         PortfolioVectorEnv(7)  # type: ignore[arg-type]
     with pytest.raises(bc.NotFoundError, match="nobody"):
         PortfolioVectorEnv("nobody", panel_options={"dir": tmp_path})
@@ -441,17 +438,13 @@ def test_panels_that_cannot_be(panel: bc.Panel, tmp_path: Path) -> None:
     ("options", "kind", "words"),
     [
         ({"start_day": 99}, bc.errors.EnvError, ["start_day", "99"]),
-        ({"start_day": [5, -1]}, bc.errors.EnvError, ["environment 1", "-1"]),
+        ({"start_day": [5, -1]}, bc.errors.EnvError, ["start_day", "1", "-1"]),
         ({"start_day": [5]}, bc.errors.EnvError, ["start_day", "(1,)", "(2,)"]),
         ({"start_day": 2.5}, bc.errors.EnvError, ["start_day", "float64"]),
-        (
-            {"reset_mask": [True, False]},
-            TypeError,
-            ["reset_mask is [True, False], a list", "2 booleans"],
-        ),
-        ({"reset_mask": np.array([0, 1])}, TypeError, ["an array of int64", "2 booleans"]),
+        ({"reset_mask": [True, False]}, TypeError, ["reset_mask", "[True, False]", "2"]),
+        ({"reset_mask": np.array([0, 1])}, TypeError, ["int64", "2"]),
         ({"reset_mask": np.array([True])}, ValueError, ["reset_mask", "(1,)", "(2,)"]),
-        ({"reset_mask": np.zeros(2, bool)}, ValueError, ["none of the 2"]),
+        ({"reset_mask": np.zeros(2, bool)}, ValueError, ["2"]),
         ({"start": 3}, bc.errors.EnvError, ["'start'", "start_day", "reset_mask"]),
     ],
     ids=str,
@@ -467,8 +460,7 @@ def test_resets_that_cannot_be_change_nothing(
     twin = copy.deepcopy(env)
     with pytest.raises(kind) as error:
         env.reset(seed=3, options=options)
-    for word in words:
-        assert word in str(error.value)
+    assert missing(error.value, words) == []
     assert env.np_random_seed == 1
     assert same(env.step(np.ones((2, 2))), twin.step(np.ones((2, 2))))
 
@@ -478,10 +470,10 @@ def test_resets_that_cannot_be_change_nothing(
     [
         (np.zeros((2, 3)), ["(2, 3)", "(2, 2)"]),
         (np.zeros(4), ["(4,)", "(2, 2)"]),
-        (np.full((2, 2), 1.5), ["environment 0", "AAA", "1.5", "[-1, 1]"]),
-        (np.array([[0, 0], [0, np.nan]]), ["environment 1", "BBB", "NaN"]),
-        (np.array([[0, -np.inf], [0, 0]]), ["environment 0", "BBB", "-inf"]),
-        ([["a", "b"], ["c", "d"]], ["actions", "f8"]),
+        (np.full((2, 2), 1.5), ["0", "AAA", "1.5", "[-1, 1]"]),
+        (np.array([[0, 0], [0, np.nan]]), ["1", "BBB", "NaN"]),
+        (np.array([[0, -np.inf], [0, 0]]), ["0", "BBB", "-inf"]),
+        ([["a", "b"], ["c", "d"]], ["<U1", "f8"]),
     ],
 )
 def test_actions_that_cannot_be_change_nothing(
@@ -496,21 +488,32 @@ def test_actions_that_cannot_be_change_nothing(
     twin = copy.deepcopy(env)
     with pytest.raises(bc.errors.EnvError) as error:
         env.step(actions)
-    for word in words:
-        assert word in str(error.value)
+    assert missing(error.value, words) == []
     assert same(env.step(np.ones((2, 2))), twin.step(np.ones((2, 2))))
 
 
 @pytest.mark.parametrize(
-    ("seed", "error"),
+    ("seed", "error", "fact"),
     [
-        *((seed, bc.errors.EnvError) for seed in (-1, [1], [1, -1], 2**64, np.array([1, 2, 3]))),
-        *(
-            (seed, bc.errors.ArgumentTypeError)
-            for seed in (1.5, "7", True, np.True_, [1, 2.5], {1: 2})
-        ),
+        (-1, bc.errors.EnvError, "-1"),
+        ([1], bc.errors.EnvError, "1"),
+        ([1, -1], bc.errors.EnvError, "seed[1]"),
+        (2**64, bc.errors.EnvError, str(2**64)),
+        (np.array([1, 2, 3]), bc.errors.EnvError, "3"),
+        (1.5, bc.errors.ArgumentTypeError, "1.5"),
+        ("7", bc.errors.ArgumentTypeError, "'7'"),
+        (True, bc.errors.ArgumentTypeError, "True"),
+        (np.True_, bc.errors.ArgumentTypeError, "np.True_"),
+        ([1, 2.5], bc.errors.ArgumentTypeError, "seed[1]"),
+        ({1: 2}, bc.errors.ArgumentTypeError, "{1: 2}"),
     ],
 )
-def test_seeds_that_cannot_be(panel: bc.Panel, seed: Any, error: type[Exception]) -> None:  # noqa: ANN401
-    with pytest.raises(error, match="seed"):
+def test_seeds_that_cannot_be(
+    panel: bc.Panel,
+    seed: Any,  # noqa: ANN401
+    error: type[Exception],
+    fact: str,
+) -> None:
+    with pytest.raises(error) as refused:
         PortfolioVectorEnv(panel, 2).reset(seed=seed)
+    assert missing(refused.value, [fact]) == []

@@ -26,7 +26,7 @@ except bc.errors.MissingExtraError as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "PettingZoo, which is not installed" in done.stdout
+    assert "backcast[pettingzoo]" in done.stdout
     assert "pip install 'backcast[pettingzoo]'" in done.stdout
 
 
@@ -91,16 +91,16 @@ def test_each_agent_writes_to_a_lane_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("actions", "words"),
     [
-        ({"a": 1}, "actions has none for agent 'b'; give one for each of env.agents: 'a', 'b'"),
-        ({"a": 1, "b": 1, "c": 1}, "no agent 'c'; there are 'a', 'b'"),
-        ({"a": 1, "b": 9}, "agent 'b': the action is 9"),
-        ({"a": 1, "b": [1, 2]}, r"actions\['b'\]: got shape"),
+        ({"a": 1}, r"'b'.*env\.agents.*'a'"),
+        ({"a": 1, "b": 1, "c": 1}, "'c'.*'a'.*'b'"),
+        ({"a": 1, "b": 9}, r"'b'.*\baction\b.*\b9\b"),
+        ({"a": 1, "b": [1, 2]}, r"actions\['b'\]"),
     ],
     ids=["missing", "unknown", "out of range", "shape"],
 )
 def test_bad_actions_change_nothing(actions: dict[str, Any], words: str) -> None:
     market, twin = (SharedMarket({"a": {}, "b": {}}, SHORT) for _ in range(2))
-    with pytest.raises(bc.errors.EnvError, match="never reset"):
+    with pytest.raises(bc.errors.EnvError, match=r"\breset\b"):
         market.step({"a": 1, "b": 1})
     market.reset(seed=1)
     twin.reset(seed=1)
@@ -113,16 +113,16 @@ def test_bad_actions_change_nothing(actions: dict[str, Any], words: str) -> None
 @pytest.mark.parametrize(
     ("made", "error", "words"),
     [
-        ({"agents": 0}, bc.errors.EnvError, "agents is 0; give a whole number from 1 to 1024"),
-        ({"agents": {}}, bc.errors.EnvError, "agents is empty"),
-        ({"agents": "two"}, bc.errors.ArgumentTypeError, "give a number of agents"),
+        ({"agents": 0}, bc.errors.EnvError, r"\bagents\b.*\b0\b.*\b1\b.*\b1024\b"),
+        ({"agents": {}}, bc.errors.EnvError, r"\bagents\b"),
+        ({"agents": "two"}, bc.errors.ArgumentTypeError, r"\bagents\b.*'two'"),
         (
             {"agents": {"a": {"order_sise": 3}}},
             bc.errors.ArgumentTypeError,
-            "did you mean `order_size`",
+            "`order_size`",
         ),
         ({"preset": "stresed"}, bc.errors.EnvError, "stresed"),
-        ({"frame_skp": 2}, bc.errors.ArgumentTypeError, "did you mean `frame_skip`"),
+        ({"frame_skp": 2}, bc.errors.ArgumentTypeError, "`frame_skip`"),
     ],
     ids=["none", "empty", "text", "typo of an agent", "no preset", "typo"],
 )
@@ -134,14 +134,14 @@ def test_bad_settings_are_refused(made: dict[str, Any], error: type, words: str)
 
 
 def test_settings_name_the_agent_that_they_are_of() -> None:
-    with pytest.raises(bc.errors.EnvError, match="agent 'b': order_size is 0"):
+    with pytest.raises(bc.errors.EnvError, match=r"'b'.*\border_size\b.*\b0\b"):
         SharedMarket({"a": {}, "b": {"order_size": 0}}, SHORT)
-    with pytest.raises(bc.errors.EnvError, match="agent 'b': `order_size` is 2000"):
+    with pytest.raises(bc.errors.EnvError, match=r"'b'.*`order_size`.*\b2000\b"):
         SharedMarket({"a": {}, "b": {"order_size": 2_000}}, SHORT)
 
 
 def test_a_reset_ignores_options_of_others_and_refuses_misspelt_ones() -> None:
     market = SharedMarket({"a": {}}, SHORT)
     assert str(market.reset(seed=1, options={"options": 1})) == str(market.reset(seed=1))
-    with pytest.raises(bc.errors.EnvError, match='did you mean "episode_seed"'):
+    with pytest.raises(bc.errors.EnvError, match='"episode_seed"'):
         market.reset(options={"episode_sed": 1})

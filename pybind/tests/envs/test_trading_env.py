@@ -83,7 +83,7 @@ def test_the_mask_says_what_can_have_an_effect() -> None:
     info = env.step(2)[4]
     assert info["masked"] == 1
     assert info["position"] == 100
-    with pytest.raises(bc.errors.EnvError, match="no mask"):
+    with pytest.raises(bc.errors.EnvError):
         TradingEnv(actions="quotes", **SHORT).action_masks()
 
 
@@ -109,7 +109,7 @@ def test_bankruptcy_terminates_and_the_limit_truncates() -> None:
         steps += 1
     assert (terminated, truncated) == (True, False)
     assert info["equity"] <= 99_999.99
-    with pytest.raises(bc.errors.EnvError, match=r"^the episode has ended; call reset\(\)$"):
+    with pytest.raises(bc.errors.EnvError, match=r"reset\(\)"):
         env.step(1)
 
 
@@ -144,9 +144,7 @@ def test_warm_snapshots_are_told_and_begin_with_any_shares() -> None:
 
 def test_metrics_are_there_before_an_end() -> None:
     env = TradingEnv(**SHORT)
-    with pytest.raises(
-        bc.errors.EnvError, match=r"^the environment was never reset; call reset first$"
-    ):
+    with pytest.raises(bc.errors.EnvError, match=r"\breset\b"):
         env.metrics_so_far()
     env.reset(seed=1)
     env.step(2)

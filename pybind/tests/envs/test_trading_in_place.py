@@ -68,21 +68,19 @@ def test_rows_are_written_in_place_and_windows_work_over_them(place: Path) -> No
 def test_arrays_that_cannot_be_filled_are_refused() -> None:
     envs = TradingVectorEnv(2, **SHORT)
     rows = [np.zeros(51, "f4"), np.zeros(51, "f4")]
-    with pytest.raises(bc.errors.EnvError, match="never reset"):
+    with pytest.raises(bc.errors.EnvError, match=r"\breset\b"):
         envs.observe_into(rows)
     envs.reset(seed=1)
     envs.observe_into(rows)
     frozen = rows[1].copy()
     frozen.flags.writeable = False
     for bad, words in [
-        (rows[:1], "out has length 1; give a sequence of 2"),
-        ([rows[0], frozen], r"out\[1\] is read-only"),
-        ([rows[0], rows[0]], r"out\[1\] shares memory"),
-        ([rows[0], np.zeros(102, "f4")[::2]], r"out\[1\] is not C-contiguous"),
+        (rows[:1], r"\b1\b.*\b2\b"),
+        ([rows[0], frozen], r"out\[1\]"),
+        ([rows[0], rows[0]], r"out\[1\]"),
+        ([rows[0], np.zeros(102, "f4")[::2]], r"out\[1\]"),
     ]:
         with pytest.raises(bc.errors.EnvError, match=words):
             envs.observe_into(bad)
-    with pytest.raises(
-        bc.errors.ArgumentTypeError, match=r"out\[0\] .*float32 array of shape \(51,\)"
-    ):
+    with pytest.raises(bc.errors.ArgumentTypeError, match=r"out\[0\].*\bfloat32\b.*\(51,\)"):
         envs.observe_into([np.zeros(51), rows[1]])  # type: ignore[list-item]

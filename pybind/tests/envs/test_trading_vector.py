@@ -158,7 +158,7 @@ def test_copy_false_fills_one_array_and_fresh_ones_share_nothing() -> None:
     assert same(after, kept)
     assert not np.shares_memory(obs, after)
     kept.flags.writeable = False
-    with pytest.raises(bc.errors.EnvError, match="read-only now"):
+    with pytest.raises(bc.errors.EnvError, match="copy=True"):
         reused.step([1, 1])
 
 

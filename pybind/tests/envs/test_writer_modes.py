@@ -16,6 +16,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from backcast.envs import Collector
+from facts import missing
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 Mode: TypeAlias = Literal["next_step", "same_step", "disabled"]
@@ -232,10 +233,9 @@ def test_the_default_writer_of_one_lane_is_one_of_them(loop: str) -> None:
 
 def test_several_lanes_want_their_mode_said() -> None:
     with ring(2) as buf:
-        with pytest.raises(bc.errors.WriterError, match="2 lanes") as refused:
+        with pytest.raises(bc.errors.WriterError, match=r"\b2\b") as refused:
             buf.writer(2)
-        for word in [*MODES, "env=env"]:
-            assert word in str(refused.value)
+        assert missing(refused.value, [*MODES, "env=env"]) == []
         assert buf.writer(1).autoreset_mode == "disabled"
 
 
@@ -256,12 +256,10 @@ def test_a_writer_takes_lanes_and_mode_from_an_environment(env: Any, lanes: int,
             assert (len(writer.lanes), writer.autoreset_mode) == (lanes, mode)
         with buf.writer(lanes, mode, env=env) as writer:  # type: ignore[arg-type]
             assert writer.autoreset_mode == mode
-        with pytest.raises(bc.errors.WriterError, match=r"lanes is \d, but env has"):
+        with pytest.raises(bc.errors.WriterError, match=rf"\blanes\b.*\b{3 - lanes}\b"):
             buf.writer(3 - lanes, env=env)
         other = "same_step" if mode != "same_step" else "disabled"
-        with pytest.raises(
-            bc.errors.WriterError, match=f"autoreset_mode is '{other}', but env has"
-        ):
+        with pytest.raises(bc.errors.WriterError, match=rf"\bautoreset_mode\b.*'{other}'"):
             buf.writer(autoreset_mode=other, env=env)  # type: ignore[arg-type]
 
 
@@ -277,8 +275,7 @@ class Unsaid(SyncVectorEnv):
 def test_other_objects_than_environments_are_refused_with_the_choices(env: Any) -> None:  # noqa: ANN401
     with ring(1) as buf, pytest.raises(bc.errors.ArgumentError) as refused:
         buf.writer(env=env)
-    for word in MODES:
-        assert word in str(refused.value)
+    assert missing(refused.value, MODES) == []
 
 
 def test_both_remedies_are_named_where_an_end_lacks_its_observation() -> None:
@@ -293,10 +290,9 @@ def test_both_remedies_are_named_where_an_end_lacks_its_observation() -> None:
             for call in (writer.append, writer.extend):
                 rows = row if call == writer.append else {k: [v] for k, v in row.items()}
                 ends: Any = True if call == writer.append else [True]
-                with pytest.raises(bc.errors.AppendError, match="lane 0 ended") as refused:
+                with pytest.raises(bc.errors.AppendError, match=r"\b0\b") as refused:
                     call(**rows, terminated=ends)
-                for remedy in remedies:
-                    assert remedy in str(refused.value)
+                assert missing(refused.value, remedies) == []
             assert writer.rows_written == 1
 
 
