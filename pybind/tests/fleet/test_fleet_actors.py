@@ -18,6 +18,7 @@ import pytest
 from backcast import fleet as fleet_module
 from backcast.fleet._restarts import DeathRecord
 from backcast.fleet._stats import Published
+from facts import missing
 
 WATCHDOG_S = 120
 
@@ -159,16 +160,14 @@ def test_exceptions_are_followed_by_restarts_if_that_is_wanted() -> None:
 
 def test_without_restarts_a_death_ends_the_fleet() -> None:
     with (
-        pytest.raises(
-            bc.errors.ActorError, match=r"actor 0 \(.*\) was killed by SIGKILL; .*restart="
-        ),
+        pytest.raises(bc.errors.ActorError, match=r"\b0\b.*\bSIGKILL\b.*restart="),
         bc.Fleet(actors.die_in_first_lives, args=(1,), restart="never") as fleet,
     ):
         fleet.wait(WATCHDOG_S)
 
 
 def test_five_deaths_within_a_minute_end_the_fleet() -> None:
-    words = r"actor 0 \(.*\) died 5 times within 60 s, .* killed by SIGKILL; .*max_deaths="
+    words = r"\b0\b.*\b5\b.*\b60\b.*\bSIGKILL\b.*max_deaths="
     with (
         pytest.raises(bc.errors.RestartLimitError, match=words),
         bc.Fleet(actors.die_in_first_lives, args=(9,)) as fleet,
@@ -191,9 +190,8 @@ def test_an_exception_interrupts_the_learner_and_has_the_traceback() -> None:
         # Waits for ever, as a draw does that no actor allows any more.
         threading.Event().wait()
     error = raised.value
-    assert "actor 1 (fleet_actors:raise_at) raised ValueError: no bananas in step 10000" in str(
-        error
-    )
+    facts = ["1", "fleet_actors:raise_at", "ValueError: no bananas in step 10000"]
+    assert missing(error, facts) == []
     assert "; " in str(error)
     assert error.rank == 1
     assert 'raise ValueError(f"no bananas in step {number}")' in error.actor_traceback
@@ -233,7 +231,7 @@ def test_a_fleet_works_in_another_thread_too() -> None:
 )
 def test_an_exit_status_is_like_an_exception(actor: Any, status: int) -> None:  # noqa: ANN401
     with (
-        pytest.raises(bc.errors.ActorError, match=rf"actor 0 .*{status}; "),
+        pytest.raises(bc.errors.ActorError, match=rf"\b0\b.*\b{status}\b"),
         bc.Fleet(actor, args=(status,)) as fleet,
     ):
         fleet.wait(WATCHDOG_S)
@@ -242,9 +240,7 @@ def test_an_exit_status_is_like_an_exception(actor: Any, status: int) -> None:  
 def test_the_error_of_a_command_has_its_last_output(capfd: pytest.CaptureFixture[str]) -> None:
     command = ["/bin/sh", "-c", "echo out of bananas >&2; exit 3"]
     with (
-        pytest.raises(
-            bc.errors.ActorError, match=r"actor 0 \(sh\) ended with status 3; "
-        ) as raised,
+        pytest.raises(bc.errors.ActorError, match=r"\b0\b.*\b3\b") as raised,
         bc.Fleet(command) as fleet,
     ):
         fleet.wait(WATCHDOG_S)
@@ -274,5 +270,5 @@ def test_signal_handlers_return() -> None:
 
 
 def test_report_outside_of_a_fleet_is_refused() -> None:
-    with pytest.raises(bc.errors.FleetError, match=r"no actor of a fleet.*BACKCAST_FLEET_RING.*; "):
+    with pytest.raises(bc.errors.FleetError, match=r"\bBACKCAST_FLEET_RING\b"):
         fleet_module.report(return_=1.0)
