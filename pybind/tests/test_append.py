@@ -213,9 +213,9 @@ def test_a_writer_takes_gymnasiums_enum_as_environments_do(
     with ring(BARE, place) as buf, buf.writer(autoreset_mode=mode) as writer:
         assert writer.autoreset_mode == mode.name.lower()
     with bc.ReplayBuffer.create(None, BARE, capacity=64) as buf:
-        with pytest.raises(bc.errors.WriterError, match="autoreset_mode is 'sometimes'; give"):
+        with pytest.raises(bc.errors.WriterError, match=r"\bautoreset_mode\b.*'sometimes'"):
             buf.writer(autoreset_mode=Wrong.SOMETIMES)  # type: ignore[arg-type]
-        with pytest.raises(bc.errors.ArgumentTypeError, match="autoreset_mode is 3"):
+        with pytest.raises(bc.errors.ArgumentTypeError, match=r"\bautoreset_mode\b.*\b3\b"):
             buf.writer(autoreset_mode=3)  # type: ignore[arg-type]
 
 

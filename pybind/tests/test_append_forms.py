@@ -67,7 +67,7 @@ def test_every_form_of_a_number_is_stored_as_a_list_of_it_is(dtype: str, form: s
     [("i4", 1 << 31), ("u1", 256), ("u1", -1), ("i4", 1.5), ("bool", 2), ("f4", "x"), ("f4", None)],
 )
 def test_a_number_that_does_not_fit_is_refused(dtype: str, given: object) -> None:
-    with pytest.raises(bc.errors.AppendError, match="column `x`"):
+    with pytest.raises(bc.errors.AppendError, match="`x`"):
         stored({"x": dtype}, x=given)
 
 
@@ -93,12 +93,12 @@ def test_whole_numbers_that_numpy_makes_floats_of_are_stored_exactly(
 @pytest.mark.parametrize(
     ("dtype", "given", "words"),
     [
-        ("u8", [2**63 + 1, -5], f"value -5 does not fit u8; give 0 to {2**64 - 1}"),
-        ("u8", [5, 2**64], f"value {2**64} does not fit u8; give 0 to {2**64 - 1}"),
-        ("i8", [2**200, 5], f"value {2**200} does not fit i8; give {-(2**63)} to {2**63 - 1}"),
-        ("i4", [2**63 + 1, 5], f"value {2**63 + 1} does not fit i4"),
-        ("u8", [2**63 + 1, 5.5], "got float64 values"),
-        ("u8", [2**64, True], "got object values"),
+        ("u8", [2**63 + 1, -5], rf"-5\b.*\bu8\b.*\b0\b.*\b{2**64 - 1}\b"),
+        ("u8", [5, 2**64], rf"\b{2**64}\b.*\bu8\b.*\b0\b.*\b{2**64 - 1}\b"),
+        ("i8", [2**200, 5], rf"\b{2**200}\b.*\bi8\b.*{-(2**63)}.*\b{2**63 - 1}\b"),
+        ("i4", [2**63 + 1, 5], rf"\b{2**63 + 1}\b.*\bi4\b"),
+        ("u8", [2**63 + 1, 5.5], r"\bfloat64\b"),
+        ("u8", [2**64, True], r"\bu8\b"),
     ],
 )
 def test_whole_numbers_beyond_the_column_are_named(
@@ -165,9 +165,9 @@ def test_lanes_are_written_each_from_its_own_row() -> None:
         for lane in range(5):
             rows = buf.rows(lane, 0, 3)["obs"]
             assert rows.tolist() == [(obs[lane] + t).tolist() for t in range(3)]
-        with pytest.raises(bc.errors.AppendError, match="shape"):
+        with pytest.raises(bc.errors.AppendError, match=r"\(4,.*\(5,"):
             writer.append(obs=obs[:4], terminated=quiet, truncated=quiet)
-        with pytest.raises(bc.errors.AppendError, match="shape"):
+        with pytest.raises(bc.errors.AppendError, match=r"\(4,\).*\(5,\)"):
             writer.append(obs=obs, terminated=quiet[:4], truncated=quiet)
 
 
@@ -247,6 +247,6 @@ def test_a_list_that_holds_itself_is_refused() -> None:
     endless.append(endless)
     columns = {"x": ("i4", (2,))}
     with bc.ReplayBuffer.create(None, columns, capacity=10) as buf, buf.writer() as writer:
-        with pytest.raises(bc.errors.AppendError, match="NumPy makes no array of it"):
+        with pytest.raises(bc.errors.AppendError, match=r"\bNumPy\b"):
             writer.append(x=endless, terminated=False, truncated=False)
         assert writer.rows_written == 0

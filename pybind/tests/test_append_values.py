@@ -31,14 +31,14 @@ def kept(dtype: str, value: Any) -> Any:  # noqa: ANN401
         ("f2", 70000, "65504"),
         ("f2", np.array([70000]), "65504"),
         ("f2", np.array([7e4, 0], "f4"), "65504"),
-        ("u1", 300, "0 to 255"),
-        ("u1", np.array([300.0]), "0 to 255"),
+        ("u1", 300, "255"),
+        ("u1", np.array([300.0]), "255"),
         ("i4", 3e9, "2147483647"),
         ("i8", np.array([1e300]), "9223372036854775807"),
     ],
 )
 def test_overflows_are_refused_with_the_limits(dtype: str, value: Any, limit: str) -> None:  # noqa: ANN401
-    with pytest.raises(bc.errors.AppendError, match="does not fit") as refused:
+    with pytest.raises(bc.errors.AppendError, match=dtype) as refused:
         kept(dtype, value)
     assert limit in str(refused.value)
 
@@ -68,7 +68,7 @@ def test_whole_floats_are_taken_for_integers(dtype: str, value: Any) -> None:  #
 
 @pytest.mark.parametrize("value", [0.5, np.nan, np.inf, np.array([1.0, 1.5]), [2, 2.5]])
 def test_other_floats_are_not(value: Any) -> None:  # noqa: ANN401
-    with pytest.raises(bc.errors.AppendError, match="whole numbers"):
+    with pytest.raises(bc.errors.AppendError, match=r"\bi4\b"):
         kept("i4", value)
 
 
@@ -104,7 +104,7 @@ def test_other_values_are_no_flags(flag: Any) -> None:  # noqa: ANN401
 @pytest.mark.parametrize(("rows", "lanes", "least"), [(1, 1, 2), (10, 16, 17), (16, 16, 17)])
 def test_a_ring_that_never_holds_a_transition_is_refused(rows: int, lanes: int, least: int) -> None:
     create = bc.ReplayBuffer.create
-    with pytest.raises(bc.errors.ArgumentError, match=f"at least {least} rows"):
+    with pytest.raises(bc.errors.ArgumentError, match=rf"\b{least}\b"):
         create(None, {"obs": "f4"}, capacity=rows, lanes=lanes)
     with create(None, {"obs": "f4"}, capacity=least, lanes=lanes) as buf:
         with buf.writer() as writer:

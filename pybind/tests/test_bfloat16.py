@@ -110,7 +110,7 @@ def test_files_keep_the_bits(tmp_path: Path) -> None:
             lines = list(csv.DictReader(file))
         found = [[float(line[f"state[{at}]"]) for at in range(3)] for line in lines]
         np.testing.assert_array_equal(bits(np.array(found, "f4")), expected)
-        with pytest.raises(SchemaError, match=r"`state` has the dtype bfloat16.*export parquet"):
+        with pytest.raises(SchemaError, match=r"`state`.*\bbfloat16\b"):
             buf.export(tmp_path / "walk-v0")
         assert not (tmp_path / "walk-v0").exists()
         buf.snapshot("now", store=tmp_path / "saved")
@@ -148,11 +148,11 @@ def test_numbers_are_rounded_where_ml_dtypes_is_installed(tmp_path: Path) -> Non
             assert found.tobytes() == np.stack([odd.astype(bfloat16)] * 2).tobytes()
             batch = buf.sampler(seed=1).sample(4)
             assert batch["state"].dtype == bfloat16
-    with pytest.raises(AppendError, match="does not fit bfloat16"):
+    with pytest.raises(AppendError, match=r"\bbfloat16\b"):
         filled(tmp_path, [[1.0, 3.4e38, 0.0]])
-    with pytest.raises(AppendError, match=r"got <U1 values where bfloat16 is wanted; give num"):
+    with pytest.raises(AppendError, match=r"<U1.*\bbfloat16\b"):
         filled(tmp_path / "text", [["a", "b", "c"]])
-    with pytest.raises(AppendError, match=r"got \|V2 values where bfloat16.*view\(\"u2\"\)"):
+    with pytest.raises(AppendError, match=r"\|V2.*\bbfloat16\b.*view\(\"u2\"\)"):
         filled(tmp_path / "void", [odd.astype(bfloat16).view("V2")])
 
 
@@ -167,8 +167,8 @@ def test_bfloat16_for_a_column_of_another_type_is_refused_with_the_conversion(co
         with pytest.raises(AppendError) as raised:
             writer.append(obs=given, terminated=False, truncated=False)
         said = str(raised.value)
-        assert f"column `obs`: got bfloat16 values where {code} is wanted" in said
-        assert f'give array.astype("{code}")' in said
+        assert "bfloat16" in said
+        assert f'array.astype("{code}")' in said
         assert ('array.view("u2")' in said) == (code == "u2")
         writer.append(obs=given.astype(code), terminated=False, truncated=False)
 
@@ -176,11 +176,11 @@ def test_bfloat16_for_a_column_of_another_type_is_refused_with_the_conversion(co
 def test_arrays_to_fill_name_bfloat16_and_what_serves_for_it(tmp_path: Path) -> None:
     with filled(tmp_path, bits(VALUES)) as buf:
         mine: dict[str, Any] = {"state": np.zeros((4, 3), "f4")}
-        with pytest.raises(SampleError, match=r"is float32 \(4, 3\).*bfloat16 \(its bits as u"):
+        with pytest.raises(SampleError, match=r"\bfloat32\b.*\b4\b.*\b3\b.*\bbfloat16\b"):
             buf.sampler(seed=3, copy=True).sample(4, out=mine)
     with (
         bc.Params.create(None, {"w": np.zeros(3, "f4"), "b": np.zeros(3, "i8")}) as params,
-        pytest.raises(SchemaError, match=r"`b` is float32, not int64; give array.astype\(\"i8"),
+        pytest.raises(SchemaError, match=r"`b`.*\bfloat32\b.*\bint64\b.*array\.astype\(\"i8\""),
     ):
         params.publish({"w": np.zeros(3, "f4"), "b": np.zeros(3, "f4")})
 

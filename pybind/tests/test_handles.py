@@ -76,7 +76,7 @@ def test_capacity_is_bytes(place: Path, capacity: str, size: int | None) -> None
 
 def test_much_more_memory_than_asked_for_is_a_warning(place: Path) -> None:
     columns = {"obs": ("u1", (8191,))}
-    with pytest.warns(UserWarning, match="takes .* bytes"):
+    with pytest.warns(UserWarning, match=r"\d{4}"):
         bc.ReplayBuffer.create("w", columns, capacity=4085, dir=place).close()
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Action = Literal["always", "error"]
 
-HELD = r"the lease of rows 0\.\.10 of lane 0 of ring 'told' made writers wait, drop rows or fail"
+HELD = r"\b0\.\.10\b.*'told'"
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_arrays_that_outlive_their_lease_tell_when_the_last_is_gone(ring: bc.Rep
     dropped = around(ring)
     del one
     gc.collect()
-    with pytest.warns(bc.errors.LeaseWarning, match=f"{HELD} {dropped} times") as warned:
+    with pytest.warns(bc.errors.LeaseWarning, match=rf"{HELD}.*\b{dropped}\b") as warned:
         del other
     assert len(warned) == 1
     assert fill(ring, 1) == 0
@@ -110,7 +110,7 @@ def test_the_writer_goes_on_before_the_warning_is_handled(
     seen = []
 
     def handle(message: Warning | str, *_: object) -> None:
-        if "made writers" in str(message):
+        if isinstance(message, bc.errors.LeaseWarning):
             seen.append((ring.stats()["pins"], fill(ring, 1)))
 
     with warnings.catch_warnings():
@@ -136,7 +136,7 @@ def test_a_warning_that_is_an_error_is_shown_where_it_cannot_be_raised(
     around(ring)
     with warnings.catch_warnings():
         warnings.simplefilter("error", bc.errors.LeaseWarning)
-        with pytest.raises(bc.errors.LeaseWarning, match="made writers"):
+        with pytest.raises(bc.errors.LeaseWarning, match=r"\d+\.\.\d+.*'told'"):
             lease.close()
     assert lease.closed
     assert len(shown) == 1

@@ -24,6 +24,7 @@ from backcast.errors import (
     RateLimitTimeoutError,
     SampleError,
 )
+from facts import missing
 
 if TYPE_CHECKING:
     from conftest import Child
@@ -54,18 +55,18 @@ def fill(writer: bc.Writer, transitions: int) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"samples_per_insert": 0, "error_buffer": 5}, ["samples_per_insert is 0", "above 0"]),
-        ({"samples_per_insert": -1, "error_buffer": 5}, ["samples_per_insert is -1", "above 0"]),
-        ({"samples_per_insert": float("nan"), "error_buffer": 5}, ["samples_per_insert is NaN"]),
-        ({"samples_per_insert": 0}, ["samples_per_insert is 0", "above 0"]),
-        ({"error_buffer": 8}, ["samples_per_insert is not", "give both"]),
-        ({"min_size": 0}, ["min_size is 0", "at least 1"]),
-        ({"min_size": -3}, ["min_size is -3", "from 1 up"]),
-        ({"samples_per_insert": 8, "error_buffer": 3}, ["6 wide", "at least 4"]),
-        ({"samples_per_insert": 8, "error_buffer": -3}, ["11 to 5", "0 or more"]),
-        ({"samples_per_insert": 1, "error_buffer": (5, 9)}, ["begins at 5", "at most 1"]),
-        ({"min_size": 1, "no_learner": "perhaps"}, ["perhaps", '"wait", "pass" or "error"']),
-        ({"min_size": 1, "no_writer": "go"}, ["no_writer is `go`", '"wait", "pass" or "error"']),
+        ({"samples_per_insert": 0, "error_buffer": 5}, ["samples_per_insert", "0", "0"]),
+        ({"samples_per_insert": -1, "error_buffer": 5}, ["samples_per_insert", "-1", "0"]),
+        ({"samples_per_insert": float("nan"), "error_buffer": 5}, ["samples_per_insert", "NaN"]),
+        ({"samples_per_insert": 0}, ["samples_per_insert", "0", "0"]),
+        ({"error_buffer": 8}, ["samples_per_insert"]),
+        ({"min_size": 0}, ["min_size", "0", "1"]),
+        ({"min_size": -3}, ["min_size", "-3", "1"]),
+        ({"samples_per_insert": 8, "error_buffer": 3}, ["6", "4"]),
+        ({"samples_per_insert": 8, "error_buffer": -3}, ["11", "5", "0"]),
+        ({"samples_per_insert": 1, "error_buffer": (5, 9)}, ["5", "1"]),
+        ({"min_size": 1, "no_learner": "perhaps"}, ["perhaps", '"wait"', '"pass"', '"error"']),
+        ({"min_size": 1, "no_writer": "go"}, ["no_writer", "`go`", '"wait"', '"pass"', '"error"']),
     ],
 )
 def test_limits_that_can_never_be_satisfied_are_refused(
@@ -73,17 +74,16 @@ def test_limits_that_can_never_be_satisfied_are_refused(
 ) -> None:
     with pytest.raises(ArgumentError) as raised:
         bc.RateLimiter(**arguments)
-    for word in words:
-        assert word in str(raised.value)
+    assert missing(raised.value, words) == []
 
 
 def test_a_minimum_beyond_the_ring_is_refused_before_there_is_a_ring(place: Path) -> None:
     limits = bc.RateLimiter(min_size=100)
-    with pytest.raises(ArgumentError, match=r"min_size is 100.*at most 98 transitions"):
+    with pytest.raises(ArgumentError, match=r"\bmin_size\b.*\b100\b.*\b98\b"):
         bc.ReplayBuffer.create("held", COLUMNS, capacity=100, lanes=2, limiter=limits, dir=place)
     assert bc.list_objects(dir=place) == []
     with ring(bc.RateLimiter(min_size=10)) as buf:
-        with pytest.raises(ArgumentError, match=r"min_size is 300.*at most 199 transitions"):
+        with pytest.raises(ArgumentError, match=r"\bmin_size\b.*\b300\b.*\b199\b"):
             limiter(buf).set(bc.RateLimiter(min_size=300))
         assert limiter(buf).limits == bc.RateLimiter(min_size=10)
 
@@ -94,7 +94,7 @@ def test_a_minimum_beyond_a_resize_that_waits_names_its_lanes(place: Path) -> No
         with buf.writer() as writer:
             fill(writer, 5)
             assert buf.resize(400, timeout=0)["lanes_waiting"] == [0]
-            with pytest.raises(InUseError, match=r"at most 99 .*lanes \[0\]; let their writers"):
+            with pytest.raises(InUseError, match=r"\b99\b.*\[0\]"):
                 limiter(buf).set(bc.RateLimiter(min_size=300))
             writer.append(**STEP)
         limiter(buf).set(bc.RateLimiter(min_size=300))
@@ -142,7 +142,7 @@ def test_a_ring_that_is_attached_has_the_limiter_it_was_created_with(place: Path
         with create(LIMITS) as again, bc.ReplayBuffer.attach("held", dir=place) as third:
             assert limiter(again).limits == limiter(third).limits == bc.RateLimiter(min_size=5)
         for other in [None, bc.RateLimiter(min_size=5)]:
-            with pytest.raises(ExistsError, match="created with a limiter"):
+            with pytest.raises(ExistsError, match="`held`"):
                 create(other)
 
 
@@ -150,13 +150,11 @@ def test_both_sides_time_out_with_who_waits_for_what() -> None:
     with ring(LIMITS) as buf, buf.writer(timeout=0.01) as writer, buf.sampler(seed=1) as sampler:
         with pytest.raises(RateLimitTimeoutError) as raised:
             sampler.sample(8, timeout=0.01)
-        for word in ["a draw of 8", "needs 10 transitions, there are 0", str(os.getpid())]:
-            assert word in str(raised.value)
+        assert missing(raised.value, ["8", "10", "0", str(os.getpid())]) == []
         fill(writer, 15)
         with pytest.raises(TimeoutError) as held:
             writer.append(**STEP)
-        for word in ["the writer of lane 0", "needs 4 samples, there are 0", "disable()"]:
-            assert word in str(held.value)
+        assert missing(held.value, ["0", "4", "0", "disable()"]) == []
         assert (limiter(buf).inserts, limiter(buf).samples, len(buf)) == (15, 0, 15)
         sampler.sample(4)
         writer.append(**STEP)
@@ -222,7 +220,7 @@ def test_appends_and_batches_beyond_the_band_never_hold_back_both_sides(
 def test_a_wait_shows_what_it_has_and_gives_it_back() -> None:
     with ring(LIMITS) as buf, buf.writer() as writer, buf.sampler(seed=1) as sampler:
         fill(writer, 10)
-        with pytest.raises(RateLimitTimeoutError, match=r"of 60 .*, of which it has 20,"):
+        with pytest.raises(RateLimitTimeoutError, match=r"\b60\b.*\b20\b"):
             sampler.sample(60, timeout=0.01)
         assert limiter(buf).samples == 0
 
@@ -248,7 +246,7 @@ def test_a_batch_that_waits_for_rows_holds_no_writer_back() -> None:
             with buf.sampler(seed=1, select=bc.Consume()) as sampler:
                 for _ in range(10):
                     sampler.sample(20, timeout=60)
-                with pytest.raises(SampleError, match=r"a batch of 200 .*at most 199 at a time"):
+                with pytest.raises(SampleError, match=r"\b200\b.*\b199\b"):
                     sampler.sample(200, timeout=60)
         finally:
             limiter(buf).disable()
@@ -265,7 +263,7 @@ def test_clear_of_a_ring_that_has_lapped_begins_anew() -> None:
             if t >= 60:
                 sampler.sample(1)
         buf.clear()
-        with pytest.raises(RateLimitTimeoutError, match="needs"):
+        with pytest.raises(RateLimitTimeoutError, match=r"\b1000\b"):
             sampler.sample(4, timeout=0)
         for _ in range(50):
             writer.append(**STEP)
@@ -311,7 +309,7 @@ def test_without_a_writer_draws_do_what_the_limiter_says() -> None:
             limiter(buf).set(limits("error"))
             with pytest.raises(RateLimitTimeoutError):
                 buf.sample(9, timeout=0.01)
-        with pytest.raises(RateLimitError, match=r"living writers: none.*start a writer") as no:
+        with pytest.raises(RateLimitError, match="no_writer") as no:
             buf.sample(9, timeout=60)
         assert not isinstance(no.value, TimeoutError)
         assert (limiter(buf).samples, buf.stats()["limiter"]["has_writer"]) == (0, False)
@@ -367,7 +365,7 @@ def test_without_a_sampler_writers_do_what_the_limiter_says() -> None:
     with ring(bc.RateLimiter.queue(2, no_learner="pass")) as buf, buf.writer() as writer:
         fill(writer, 8)
         limiter(buf).set(bc.RateLimiter.queue(2, no_learner="error"))
-        with pytest.raises(RateLimitError, match=r"living samplers: none.*start a learner"):
+        with pytest.raises(RateLimitError, match="no_learner"):
             writer.append(**STEP)
         assert len(buf) == 8
 
@@ -426,7 +424,7 @@ def test_closing_ends_the_wait_of_another_thread(side: str) -> None:
             pass
         (writer if side == "append" else sampler).close()
         thread.join()
-        assert "was closed while this call waited" in str(raised[0])
+        assert type(raised[0]) is ClosedError
         writer.close()
         sampler.close()
 
@@ -478,7 +476,7 @@ def test_a_limiter_is_of_its_process_and_its_ring() -> None:
         )
         ways: list[Callable[[object], object]] = [pickle.dumps, copy.copy, copy.deepcopy]
         for how in ways:
-            with pytest.raises(ArgumentTypeError, match="cannot be pickled or copied"):
+            with pytest.raises(ArgumentTypeError, match=r"buf.limiter|attach|limiter"):
                 how(found)
     with pytest.raises(ClosedError):
         buf.limiter  # noqa: B018 - what is tested
@@ -487,9 +485,9 @@ def test_a_limiter_is_of_its_process_and_its_ring() -> None:
 @pytest.mark.parametrize(
     ("made", "match"),
     [
-        (lambda: bc.RateLimiter.queue(0), "size is 0, so .*; give .* at least 1"),
-        (lambda: bc.RateLimiter(-1), "samples_per_insert is -1; give the items"),
-        (lambda: bc.RateLimiter(float("nan")), "samples_per_insert is NaN; give the items"),
+        (lambda: bc.RateLimiter.queue(0), r"\bsize\b.*\b0\b.*\b1\b"),
+        (lambda: bc.RateLimiter(-1), r"\bsamples_per_insert\b.*-1\b"),
+        (lambda: bc.RateLimiter(float("nan")), r"\bsamples_per_insert\b.*\bNaN\b"),
     ],
 )
 def test_a_bad_limit_names_the_argument_that_was_given(made: Any, match: str) -> None:  # noqa: ANN401

@@ -10,6 +10,7 @@ from typing import Any
 import backcast as bc
 import numpy as np
 import pytest
+from facts import missing
 from numpy.typing import NDArray
 
 TICKERS = ["AAA", "BBB", "CCC", "IDX"]
@@ -164,24 +165,23 @@ def windows(days: object, tokens: object, history: object = 1, future: object = 
         (windows([1.5], [[1]]), ["days", "float64"]),
         (windows([1], [[1]], -1), ["history", "-1"]),
         (windows([1], [[1]], 0, -2), ["future", "-2"]),
-        (lambda panel: panel.tokens(["AAB"]), ["AAB", "4", "did you mean"]),
+        (lambda panel: panel.tokens(["AAB"]), ["AAB", "4"]),
     ],
 )
 def test_questions_that_a_panel_refuses(csv: Path, use: Any, words: list[str]) -> None:  # noqa: ANN401
     with bc.Panel.from_csv(csv) as panel:
         with pytest.raises(bc.errors.PanelError) as error:
             use(panel)
-        for word in words:
-            assert word in str(error.value)
+        assert missing(error.value, words) == []
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", ["no data row"]),
+        ("", []),
         ("date,tic,open\n2024-01-01,A,1\n", ["high", "volume"]),
-        ("date,tic,open,high,low,close,volume\n2024-13-01,A,1,1,1,1,1\n", ["line 2", "2024-13-01"]),
-        ("date,tic,open,high,low,close,volume\n2024-01-01,A,1,x,1,1,1\n", ["line 2", "high", "x"]),
+        ("date,tic,open,high,low,close,volume\n2024-13-01,A,1,1,1,1,1\n", ["2", "2024-13-01"]),
+        ("date,tic,open,high,low,close,volume\n2024-01-01,A,1,x,1,1,1\n", ["2", "high", "x"]),
     ],
 )
 def test_a_csv_that_is_no_panel(tmp_path: Path, text: str, words: list[str]) -> None:
@@ -189,8 +189,7 @@ def test_a_csv_that_is_no_panel(tmp_path: Path, text: str, words: list[str]) -> 
     path.write_text(text)
     with pytest.raises(bc.errors.PanelError) as error:
         bc.Panel.from_csv(path)
-    for word in words:
-        assert word in str(error.value)
+    assert missing(error.value, words) == []
 
 
 def test_a_csv_that_is_not_there(tmp_path: Path) -> None:
@@ -206,12 +205,12 @@ def test_days_may_have_the_axis_that_environments_give_them(csv: Path) -> None:
         found = panel.windows(np.array([[4], [6]], np.int32), [1, 2], 2, 1)
         for key, values in plain.items():
             np.testing.assert_array_equal(found[key], values)
-        with pytest.raises(bc.errors.PanelError, match="days: got shape"):
+        with pytest.raises(bc.errors.PanelError, match=r"\bdays\b.*\(2, 2\)"):
             panel.windows(np.zeros((2, 2), int), [1], 1, 0)
 
 
 def test_windows_that_no_memory_holds_are_a_panel_error(csv: Path) -> None:
     with bc.Panel.from_csv(csv, macro=["IDX"]) as panel:
         days = np.zeros(1 << 22, np.int64)
-        with pytest.raises(bc.errors.PanelError, match="no memory for an array"):
+        with pytest.raises(bc.errors.PanelError, match=r"\b4194304\b"):
             panel.windows(days, np.ones(1 << 16, np.int32), 4000, 100)

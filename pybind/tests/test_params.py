@@ -49,7 +49,7 @@ def test_latest_returns_new_arrays_in_the_structure_of_like(place: Path) -> None
     Heads = collections.namedtuple("Heads", "policy value")
     like = collections.OrderedDict(b=Heads(np.zeros(2, "f4"), (np.zeros(3, "i4"),)), a=np.zeros(()))
     with bc.Params.create("tree", like, dir=place) as params:
-        with pytest.raises(bc.NotFoundError, match="no version of `tree` is published"):
+        with pytest.raises(bc.NotFoundError, match="`tree`"):
             params.latest()
         params.publish(like)
         found = params.latest()
@@ -78,7 +78,7 @@ def test_a_view_is_read_only_and_keeps_its_version_while_an_array_of_it_lives(
     assert array.tolist() == [[1.0] * 4] * 6
     second = params.view()
     params.publish(weights(20))
-    with pytest.raises(bc.errors.LeaseError, match="views of processes"):
+    with pytest.raises(bc.errors.LeaseError, match=r"\b21\b"):
         params.publish(weights(21))
     assert params.stats()["refused"] == 1
     del array, view
@@ -92,7 +92,7 @@ def test_one_handle_publishes_and_the_right_passes_on(place: Path) -> None:
     first = bc.Params.create("p", {"w": np.zeros(2)}, dir=place)
     second = bc.Params.attach("p", dir=place)
     first.publish({"w": np.ones(2)})
-    with pytest.raises(bc.errors.InUseError, match=r"another handle publishes `p` \(process \d+\)"):
+    with pytest.raises(bc.errors.InUseError, match=r"`p`.*\d+"):
         second.publish({"w": np.ones(2)})
     first.close()
     assert second.claim() == 1
@@ -105,11 +105,11 @@ def test_one_handle_publishes_and_the_right_passes_on(place: Path) -> None:
 @pytest.mark.parametrize(
     ("arrays", "said"),
     [
-        ({"w": np.zeros(2, "f4"), "b": np.zeros(1)}, "`w` is float32, not float64"),
-        ({"w": np.zeros(3), "b": np.zeros(1)}, r"`w` has shape \[3\], not \[2\]"),
-        ({"w": np.zeros(2)}, "lacks `b`"),
-        ({"w": np.zeros(2), "b": np.zeros(1), "c": np.zeros(1)}, "has `c` more"),
-        ({"w": np.zeros(2), "b": object()}, "`b` of .* is of type object, which is no array"),
+        ({"w": np.zeros(2, "f4"), "b": np.zeros(1)}, r"`w`.*\bfloat32\b.*\bfloat64\b"),
+        ({"w": np.zeros(3), "b": np.zeros(1)}, r"`w`.*\[3\].*\[2\]"),
+        ({"w": np.zeros(2)}, "`b`"),
+        ({"w": np.zeros(2), "b": np.zeros(1), "c": np.zeros(1)}, "`c`"),
+        ({"w": np.zeros(2), "b": object()}, r"`b`.*\bwhich\b"),
     ],
 )
 def test_arrays_that_differ_are_refused_and_change_nothing(
@@ -129,28 +129,28 @@ def test_refused_versions_names_and_outs(place: Path) -> None:
     params = bc.Params.create("p", like, dir=place)
     params.publish(like, version=7)
     for version in (0, 7, 2**60):
-        with pytest.raises(bc.errors.ArgumentError, match=f"version {version} is not above 7"):
+        with pytest.raises(bc.errors.ArgumentError, match=rf"\b{version}\b.*\b7\b"):
             params.publish(like, version=version)
     frozen = np.zeros(2)
     frozen.flags.writeable = False
-    with pytest.raises(bc.errors.SchemaError, match="`w` is read-only"):
+    with pytest.raises(bc.errors.SchemaError, match="`w`"):
         params.pull({"w": frozen})
-    with pytest.raises(bc.NotFoundError, match=r"version 3 cannot be read; versions \[7\] can"):
+    with pytest.raises(bc.NotFoundError, match=r"\b3\b.*\[7\]"):
         params.latest(3)
-    with pytest.raises(bc.ExistsError, match="params named `p` already exists"):
+    with pytest.raises(bc.ExistsError, match="`p`"):
         bc.Params.create("p", like, dir=place)
-    with pytest.raises(bc.ExistsError, match=r"it has the array `w` \(f8\[2\]\)"):
+    with pytest.raises(bc.ExistsError, match=r"`w`.*\(f8\[2\]\)"):
         bc.Params.create("p", {"w": np.zeros(3)}, exist="attach", dir=place)
-    with pytest.raises(bc.NotFoundError, match="no params named `q`"):
+    with pytest.raises(bc.NotFoundError, match="`q`"):
         bc.Params.attach("q", dir=place)
-    with pytest.raises(bc.errors.SchemaError, match="0 arrays are given"):
+    with pytest.raises(bc.errors.SchemaError, match=r"\b0\b"):
         bc.Params.create("q", {}, dir=place)
-    with pytest.raises(bc.errors.SchemaError, match="cannot both be arrays"):
+    with pytest.raises(bc.errors.SchemaError, match=r"`a`.*`a/b`"):
         bc.Params.create("q", {"a": np.zeros(1), "a/b": np.zeros(1)}, dir=place)
-    with pytest.raises(bc.WaitTimeoutError, match="version 7 is the newest one"):
+    with pytest.raises(bc.WaitTimeoutError, match=r"\b7\b"):
         params.wait(8, timeout=0.01)
     params.unlink()
-    with pytest.raises(bc.NotFoundError, match="removed or replaced"):
+    with pytest.raises(bc.NotFoundError):
         params.wait(8)
     params.close()
 
@@ -215,7 +215,7 @@ def test_pytrees_are_rebuilt(place: Path) -> None:
         # A latest version counts as pulled.
         assert (params.pulled, params.pull()) == (1, None)
         assert params.publish(tree) == 2
-        with pytest.raises(bc.errors.SchemaError, match="cannot be written to"):
+        with pytest.raises(bc.errors.SchemaError, match=r"`\w+(/\w+)*`"):
             params.pull(out=tree)
 
 

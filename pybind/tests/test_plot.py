@@ -14,6 +14,7 @@ import backcast as bc
 import numpy as np
 import pytest
 from backcast import plot
+from facts import missing
 from numpy.typing import NDArray
 
 pytest.importorskip("matplotlib")
@@ -217,14 +218,14 @@ def test_it_draws_where_it_is_told_and_leaves_pyplot_alone(market: dict[str, NDA
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        pytest.param({"i": 1}, ["i is 1", "1 transitions"], id="i"),
-        pytest.param({"i": -1}, ["i is -1", "0 to 0"], id="negative i"),
-        pytest.param({"i": 0, "ticker": 1}, ["ticker is 1", "obs/open"], id="ticker"),
+        pytest.param({"i": 1}, ["i", "1", "1"], id="i"),
+        pytest.param({"i": -1}, ["i", "-1", "0"], id="negative i"),
+        pytest.param({"i": 0, "ticker": 1}, ["ticker", "1", "obs/open"], id="ticker"),
         pytest.param({"i": 0, "columns": ["rewrd"]}, ["'rewrd'", "'reward'?"], id="typo"),
         pytest.param({"i": 0, "columns": ["obs/pair"]}, ["obs/pair", "(2)"], id="no element"),
         pytest.param({"i": 0, "columns": ["obs/pair[2]"]}, ["obs/pair[2]", "(2)"], id="element"),
-        pytest.param({"i": 0, "columns": []}, ["0 columns"], id="none"),
-        pytest.param({"i": 0, "columns": ["reward"] * 7}, ["7 columns", "1 to 6"], id="many"),
+        pytest.param({"i": 0, "columns": []}, ["0"], id="none"),
+        pytest.param({"i": 0, "columns": ["reward"] * 7}, ["7", "1", "6"], id="many"),
         pytest.param({"i": 0, "action": "obs/grid"}, ["obs/grid", "[2, 2]"], id="action"),
         pytest.param({"i": 0, "action": "acton"}, ["'acton'", "'action'?"], id="action typo"),
     ],
@@ -234,8 +235,7 @@ def test_a_window_that_cannot_be_drawn_says_why(
 ) -> None:
     with pytest.raises(bc.errors.ArgumentError) as error:
         plot.window(sampled([7]), **arguments)
-    for word in words:
-        assert word in str(error.value)
+    assert missing(error.value, words) == []
 
 
 def test_market_windows_refuse_what_they_have_not(market: dict[str, NDArray[Any]]) -> None:
@@ -243,7 +243,7 @@ def test_market_windows_refuse_what_they_have_not(market: dict[str, NDArray[Any]
     for wrong in wrongs:
         with pytest.raises(bc.errors.ArgumentError):
             plot.window(market, **wrong)
-    with pytest.raises(bc.errors.ArgumentError, match="neither a sampled batch nor market windows"):
+    with pytest.raises(bc.errors.ArgumentError, match=r"\bobs\b"):
         plot.window({"obs": np.zeros(3)}, 0)
 
 
@@ -251,9 +251,7 @@ def test_without_matplotlib_it_says_what_to_install(monkeypatch: pytest.MonkeyPa
     monkeypatch.delitem(sys.modules, "backcast.plot._draw", raising=False)
     for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(
-        bc.errors.MissingExtraError, match=r"pip install 'backcast\[plot\]'"
-    ) as error:
+    with pytest.raises(bc.errors.MissingExtraError, match=r"'backcast\[plot\]'") as error:
         plot.window({}, 0)
     assert isinstance(error.value, ImportError)
 
@@ -324,10 +322,8 @@ def test_ages_of_readers_are_drawn_one_by_one_and_together() -> None:
 def test_statistics_of_something_else_are_refused() -> None:
     refused: list[Any] = [{"ages": []}, {"slot": 0}, [], None]
     for wrong in refused:
-        with pytest.raises(
-            bc.errors.ArgumentTypeError, match=r"give the dict of `sampler.stats\(\)`, or"
-        ):
+        with pytest.raises(bc.errors.ArgumentTypeError, match=r"`sampler.stats\(\)`"):
             plot.stats(wrong)
     stats = consuming().stats()
-    with pytest.raises(bc.errors.ArgumentTypeError, match="axes has 1 elements; give four"):
+    with pytest.raises(bc.errors.ArgumentTypeError, match=r"\b1\b"):
         plot.stats(stats, axes=[Figure().subplots()])

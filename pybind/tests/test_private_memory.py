@@ -11,7 +11,7 @@ import pytest
 
 @pytest.mark.parametrize("capacity", [10**8, 10**9])
 def test_more_than_the_machine_has_is_refused(capacity: int) -> None:
-    with pytest.raises(bc.errors.SpaceError, match="not enough space for private memory"):
+    with pytest.raises(bc.errors.SpaceError):
         bc.ReplayBuffer.create(None, {"obs": ("u1", (4, 84, 84))}, capacity=capacity)
 
 

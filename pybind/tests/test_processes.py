@@ -162,12 +162,12 @@ def test_a_forked_child_keeps_no_lane_or_is_named(
         # The child has to run before it lets go of anything.
         child = int(min(parent.stdout.readline() for _ in range(2)))
         try:
-            with pytest.raises(bc.errors.WriterError, match=f"2 are held by process {parent.pid};"):
+            with pytest.raises(bc.errors.WriterError, match=rf"\b2\b.*\b{parent.pid}\b"):
                 buf.writer()
             parent.kill()
             parent.wait()
             if call:
-                forked = rf"held by process {child} \(forked from {parent.pid}, which has ended\)"
+                forked = rf"\b{child}\b.*\b{parent.pid}\b"
                 with pytest.raises(bc.errors.WriterError, match=forked):
                     buf.writer()
                 lanes = buf.stats()["lane_stats"]

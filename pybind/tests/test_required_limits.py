@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import backcast as bc
 import pytest
+from facts import missing
 
 if TYPE_CHECKING:
     from conftest import Child
@@ -70,11 +71,11 @@ def test_without_an_error_buffer_there_is_room_for_some_batches() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"limiter": bc.RateLimiter(8, min_size=300)}, ["min_size is 300", "at most 199"]),
-        ({"limiter": 8}, ["limiter is 8", "a backcast.RateLimiter"]),
-        ({"samples_per_insert": 4}, ["`samples_per_insert`", "write limiter=bc.RateLimiter("]),
-        ({"samples_per_insert": 4, "limiter": LIMITS}, ["write limiter=bc.RateLimiter("]),
-        ({"min_size": 8}, ["`min_size`", "write limiter=bc.RateLimiter(min_size=...)"]),
+        ({"limiter": bc.RateLimiter(8, min_size=300)}, ["min_size", "300", "199"]),
+        ({"limiter": 8}, ["limiter", "8", "backcast.RateLimiter"]),
+        ({"samples_per_insert": 4}, ["`samples_per_insert`", "limiter=bc.RateLimiter("]),
+        ({"samples_per_insert": 4, "limiter": LIMITS}, ["limiter=bc.RateLimiter("]),
+        ({"min_size": 8}, ["`min_size`", "limiter=bc.RateLimiter(min_size=...)"]),
         ({"error_buffer": 8, "limiter": LIMITS}, ["`error_buffer`", "error_buffer=...)"]),
     ],
 )
@@ -83,29 +84,28 @@ def test_a_ratio_that_cannot_be_kept_is_refused_before_there_is_a_ring(
 ) -> None:
     with pytest.raises(bc.errors.ArgumentError) as raised:
         bc.ReplayBuffer.create("ratio", COLUMNS, capacity=200, dir=place, **arguments)
-    for word in words:
-        assert word in str(raised.value)
+    assert missing(raised.value, words) == []
     assert bc.list_objects(dir=place) == []
 
 
 def test_an_attach_that_relies_on_another_ratio_is_refused(place: Path) -> None:
     attach = bc.ReplayBuffer.attach
     with ring_at(place, "four", limiter=LIMITS) as buf:
-        with pytest.raises(bc.ExistsError, match=r"is 8, and the ring's limiter has 4"):
+        with pytest.raises(bc.ExistsError, match=r"\b8\b.*\b4\b"):
             attach("four", limiter=bc.RateLimiter(8), dir=place)
         limiter(buf).set(bc.RateLimiter(8, min_size=10, error_buffer=20))
         attach("four", limiter=bc.RateLimiter(8), dir=place).close()
     with (
         ring_at(place, "first", limiter=bc.RateLimiter(min_size=5)),
-        pytest.raises(bc.ExistsError, match="has no ratio"),
+        pytest.raises(bc.ExistsError, match=r"\b1\b"),
     ):
         attach("first", limiter=bc.RateLimiter(1), dir=place)
     with (
         ring_at(place, "without"),
-        pytest.raises(bc.errors.ArgumentError, match="created without a rate limiter"),
+        pytest.raises(bc.errors.ArgumentError, match="limiter="),
     ):
         attach("without", limiter=bc.RateLimiter(4), dir=place)
-    with pytest.raises(bc.errors.ArgumentError, match="is a snapshot, to which no process appends"):
+    with pytest.raises(bc.errors.ArgumentError, match="four@label"):
         attach("four@label", limiter=bc.RateLimiter(4), dir=place)
 
 
@@ -130,24 +130,24 @@ def test_an_attach_compares_the_limits_that_were_given(place: Path) -> None:
             attach(same)
             attach(pickle.loads(pickle.dumps(same)))
         for other, message in (
-            (bc.RateLimiter(4), "samples_per_insert is 4, and the ring's limiter has 8"),
-            (bc.RateLimiter(8, min_size=1), "min_size is 1, and the ring's limiter has 50"),
-            (bc.RateLimiter(min_size=51), "min_size is 51, and the ring's limiter has 50"),
-            (bc.RateLimiter(8, error_buffer=81), "error_buffer is 81, and .* has 80"),
-            (bc.RateLimiter(8, 50, (320, 481)), r"error_buffer is \(320, 481\), and .* has \(320"),
-            (bc.RateLimiter(8, no_learner="pass"), "no_learner is pass, and .* has wait"),
-            (bc.RateLimiter(8, no_writer="error"), "no_writer is error, and .* has wait"),
-            (bc.RateLimiter(8, enabled=False), "enabled is .*, and the ring's limiter has"),
+            (bc.RateLimiter(4), r"\bsamples_per_insert\b.*\b4\b.*\b8\b"),
+            (bc.RateLimiter(8, min_size=1), r"\bmin_size\b.*\b1\b.*\b50\b"),
+            (bc.RateLimiter(min_size=51), r"\bmin_size\b.*\b51\b.*\b50\b"),
+            (bc.RateLimiter(8, error_buffer=81), r"\berror_buffer\b.*\b81\b.*\b80\b"),
+            (bc.RateLimiter(8, 50, (320, 481)), r"\berror_buffer\b.*\b320\b.*\b481\b.*\b320\b"),
+            (bc.RateLimiter(8, no_learner="pass"), r"\bno_learner\b"),
+            (bc.RateLimiter(8, no_writer="error"), r"\bno_writer\b"),
+            (bc.RateLimiter(8, enabled=False), r"\benabled\b"),
         ):
             for required in (other, pickle.loads(pickle.dumps(other))):
                 with pytest.raises(bc.ExistsError, match=message):
                     attach(required)
         limiter(buf).disable()
         attach(bc.RateLimiter(8))
-        with pytest.raises(bc.ExistsError, match="enabled is"):
+        with pytest.raises(bc.ExistsError, match=r"\benabled\b"):
             attach(bc.RateLimiter(8, enabled=True))
         with pytest.raises(
-            bc.errors.ArgumentTypeError, match=r"limiter is 8; give a backcast\.RateLimiter"
+            bc.errors.ArgumentTypeError, match=r"\blimiter\b.*\b8\b.*backcast\.RateLimiter"
         ):
             attach(8)  # type: ignore[arg-type]
         assert limiter(buf).limits != limits, "an attach changes nothing"

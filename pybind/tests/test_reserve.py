@@ -205,7 +205,7 @@ def leave_out_speed(writer: bc.Writer) -> None:
 
 def test_a_row_with_an_unwritten_column_is_refused(buf: bc.ReplayBuffer) -> None:
     with buf.writer() as writer:
-        with pytest.raises(AppendError, match="column `obs/speed` of the reserved row was not"):
+        with pytest.raises(AppendError, match="`obs/speed`"):
             leave_out_speed(writer)
         assert buf.lane_span(0) == (0, 0)
         append(writer, 1)
@@ -241,13 +241,13 @@ def test_meanwhile_the_writer_does_nothing_else(buf: bc.ReplayBuffer) -> None:
             writer.restart,
         ]
         for call in calls:
-            with pytest.raises(AppendError, match="is reserved; commit it or give it up first"):
+            with pytest.raises(AppendError):
                 call()
         row.abort()
         row.abort()
-        with pytest.raises(ClosedError, match="published or discarded; call `reserve`"):
+        with pytest.raises(ClosedError, match="`reserve`"):
             row.commit()
-        with pytest.raises(ClosedError, match="published or discarded"):
+        with pytest.raises(ClosedError):
             row["obs"]
         append(writer, 1)
         # A forgotten row is discarded.
@@ -269,7 +269,7 @@ def test_a_writer_that_is_closed_gives_its_row_up(buf: bc.ReplayBuffer) -> None:
         kept[...] = 9
         assert content(buf) == before
         assert row.closed
-        with pytest.raises(ClosedError, match="published or discarded"):
+        with pytest.raises(ClosedError):
             row.commit()
         append(other, 4)
 
@@ -278,7 +278,7 @@ def test_only_a_writer_of_one_lane_reserves() -> None:
     with (
         bc.ReplayBuffer.create(None, COLUMNS, capacity=50, lanes=2) as buf,
         buf.writer(2, "next_step") as writer,
-        pytest.raises(AppendError, match="1 lane, this one has 2"),
+        pytest.raises(AppendError, match=r"\b1\b.*\b2\b"),
     ):
         writer.reserve()
 
@@ -286,17 +286,17 @@ def test_only_a_writer_of_one_lane_reserves() -> None:
 def test_wrong_uses_are_refused_with_the_reason(buf: bc.ReplayBuffer) -> None:
     with buf.writer() as writer:
         row: Any = writer.reserve()
-        with pytest.raises(ColumnError, match="no column `actoin`; did you mean `action`"):
+        with pytest.raises(ColumnError, match=r"`actoin`.*`action`"):
             row["actoin"]
-        with pytest.raises(ArgumentTypeError, match="name is 7; give a column"):
+        with pytest.raises(ArgumentTypeError, match=r"\bname\b.*\b7\b"):
             row[7]
-        with pytest.raises(ArgumentTypeError, match="is several columns; write each of them"):
+        with pytest.raises(ArgumentTypeError, match=r"\bobs\b.*obs/"):
             row["obs"] = 0
-        with pytest.raises(AppendError, match=r"column `action`: could not broadcast.*own"):
+        with pytest.raises(AppendError, match=r"`action`"):
             row["action"] = [1, 2, 3]
-        with pytest.raises(ArgumentTypeError, match="terminated is 1; give True or False"):
+        with pytest.raises(ArgumentTypeError, match=r"\bterminated\b.*\b1\b.*\bTrue\b.*\bFalse\b"):
             row.terminated = 1
-        with pytest.raises(ArgumentTypeError, match="cannot be pickled"):
+        with pytest.raises(ArgumentTypeError, match=r"\brow\b"):
             pickle.dumps(row)
         row.abort()
 
@@ -372,7 +372,7 @@ def test_a_forked_child_has_none_of_it(place: Path) -> None:
                 try:
                     status += repr(use()).encode()
                 except BackcastError as error:
-                    status += b"refused; " * ("belongs to the parent" in str(error))
+                    status += b"refused; " * ('"spawn"' in str(error))
             row = None  # type: ignore[assignment]
             gc.collect()
             os.write(report, status)
@@ -415,12 +415,12 @@ def test_a_value_that_append_would_refuse_is_refused_and_the_row_goes_on(
     columns = {"image": ("u1", (3,)), "action": "i4", "reward": "f4"}
     with bc.ReplayBuffer.create(None, columns, capacity=9) as buf, buf.writer() as writer:
         right = {"image": np.array([1, 2, 3], "u1"), "action": 4, "reward": 0.5}
-        with pytest.raises(AppendError, match=f"column `{column}`"):
+        with pytest.raises(AppendError, match=f"`{column}`"):
             writer.append(**(right | {column: value}), terminated=False, truncated=False)
         row: Any = writer.reserve()
         for name, each in right.items():
             row[name] = each
-        with pytest.raises(AppendError, match=f"column `{column}`"):
+        with pytest.raises(AppendError, match=f"`{column}`"):
             row[column] = value
         row.commit()
         stored = buf.rows(0, 0, 1)
@@ -443,9 +443,9 @@ def test_a_reserved_row_names_its_columns_like_a_dict() -> None:
         ]
         values: Any = dict(row)
         assert values["obs"]["y"].shape == (2,)
-        with pytest.raises(ArgumentTypeError, match=r'"obs". is .*: row."obs/x".*row."obs/y"'):
+        with pytest.raises(ArgumentTypeError, match=r'"obs".*"obs/x".*"obs/y"'):
             row["obs"] = {"x": 1, "y": [1, 2]}
-        with pytest.raises(ArgumentTypeError, match=r"no arguments by position.*takes \(\)"):
+        with pytest.raises(ArgumentTypeError, match=r"reserve\(\).*\b1\b"):
             writer.reserve(1)  # type: ignore[call-arg]
         row.abort()
         assert (list(row), len(row), "obs" in row) == (["obs", "action"], 2, True)

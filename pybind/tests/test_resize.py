@@ -83,10 +83,10 @@ def test_views_of_a_lease_stay(place: Path) -> None:
 @pytest.mark.parametrize(
     ("capacity", "kind", "says"),
     [
-        (999, bc.errors.ArgumentError, "can only grow"),
-        (1, bc.errors.ArgumentError, "can only grow"),
-        ("9TiB", bc.errors.SpaceError, "not enough space"),
-        (0, bc.errors.ArgumentError, "at least 1"),
+        (999, bc.errors.ArgumentError, r"\b999\b"),
+        (1, bc.errors.ArgumentError, r"\b1\b"),
+        ("9TiB", bc.errors.SpaceError, "9 TiB"),
+        (0, bc.errors.ArgumentError, r"\b1\b"),
         ("much", bc.errors.ArgumentError, "much"),
     ],
 )
@@ -102,14 +102,14 @@ def test_impossible_sizes_are_refused(
 def test_private_buffers_and_snapshots_keep_their_size(place: Path, tmp_path: Path) -> None:
     with (
         bc.ReplayBuffer.create(None, COLUMNS, capacity=10) as buf,
-        pytest.raises(bc.errors.ArgumentError, match="on the heap"),
+        pytest.raises(bc.errors.ArgumentError),
     ):
         buf.resize(20)
     with bc.ReplayBuffer.create("grows", COLUMNS, capacity=10, dir=place) as buf:
         buf.snapshot("a", store=tmp_path)
         with (
             bc.ReplayBuffer.open_snapshot("grows@a", store=tmp_path, dir=place) as snapshot,
-            pytest.raises(bc.errors.ArgumentError, match="a snapshot cannot be resized"),
+            pytest.raises(bc.errors.ArgumentError),
         ):
             snapshot.resize(20)
 
@@ -135,10 +135,10 @@ def test_a_queue_of_another_handle_waits_for_as_many_rows_as_the_grown_ring_hold
         bc.ReplayBuffer.attach("grows", dir=place) as other,
         other.sampler(select=bc.Consume()) as sampler,
     ):
-        with pytest.raises(bc.errors.SampleError, match="can offer at most 3 at a time"):
+        with pytest.raises(bc.errors.SampleError, match=r"\b3\b"):
             sampler.sample(10, timeout=0)
         buf.resize(20)
         with pytest.raises(bc.errors.WaitTimeoutError):
             sampler.sample(10, timeout=0)
-        with pytest.raises(bc.errors.SampleError, match="can offer at most 19 at a time"):
+        with pytest.raises(bc.errors.SampleError, match=r"\b19\b"):
             sampler.sample(20, timeout=0)

@@ -64,9 +64,7 @@ def test_each_handle_warns_once(place: Path, lose: Callable[[Path], None]) -> No
             lambda: waiting.wait(5, timeout=0),
         ]
         for act in acts:
-            with pytest.warns(
-                bc.errors.UnlinkedWarning, match=r"ring 'pong' was removed .*attach again"
-            ):
+            with pytest.warns(bc.errors.UnlinkedWarning, match=r"'pong'"):
                 act()
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -145,7 +143,7 @@ def test_a_wait_warns_while_it_lasts_and_once(
             # An error, which ends the wait: an outcome that is known long before the timeout.
             warnings.simplefilter("error")
             thread.start()
-            with pytest.raises(bc.errors.UnlinkedWarning, match=r"ring 'pong' was removed"):
+            with pytest.raises(bc.errors.UnlinkedWarning, match=r"'pong'"):
                 call()
             thread.join()
             with pytest.raises(bc.WaitTimeoutError):
@@ -164,13 +162,13 @@ def test_errors_come_each_time_where_they_were_asked_for(
         state = sampler.state()
         lose(place)
         for _ in range(2):
-            with pytest.raises(bc.NotFoundError, match=r"`pong` was removed.* none was appended"):
+            with pytest.raises(bc.NotFoundError, match=r"`pong`"):
                 writer.append(x=1, **END)
-            with pytest.raises(bc.NotFoundError, match="`pong` was removed or replaced"):
+            with pytest.raises(bc.NotFoundError, match="`pong`"):
                 sampler.sample(4)
-            with pytest.raises(bc.NotFoundError, match="`pong` was removed or replaced"):
+            with pytest.raises(bc.NotFoundError, match="`pong`"):
                 buf.gather([3])
-            with pytest.raises(bc.NotFoundError, match="waited for was removed or replaced"):
+            with pytest.raises(bc.NotFoundError):
                 buf.wait(50)
         assert (buf.stats()["rows_published"], sampler.state()) == (20, state)
         for handle in (writer, sampler):
@@ -215,7 +213,7 @@ def test_the_choice_is_pickled_and_copied(place: Path) -> None:
 
 def test_the_choice_is_one_of_three_words(place: Path) -> None:
     with pytest.raises(
-        bc.errors.ArgumentError, match=r"on_unlinked is 'raise'; give \"warn\", \"error\" or"
+        bc.errors.ArgumentError, match=r"\bon_unlinked\b.*'raise'.*\"warn\".*\"error\""
     ):
         create(place, on_unlinked="raise")
 
@@ -278,5 +276,5 @@ def test_what_a_lost_name_forbids_says_why(place: Path, lose: Callable[[Path], N
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", bc.errors.UnlinkedWarning)
             for call in calls:
-                with pytest.raises(bc.NotFoundError, match="`pong` was removed or replaced"):
+                with pytest.raises(bc.NotFoundError, match="`pong`"):
                     call()
