@@ -5,9 +5,10 @@ const MIN_PREFIX: usize = 3;
 
 /// Returns the known name that `name` probably means; `None` if none is similar enough.
 ///
-/// Case is ignored. If the longer of both names has `n` characters, they are similar if `max(2, n /
-/// 3)` edits, but at most `n / 2`, turn one into the other, or if one begins with the other. Of
-/// equally similar names, the first in alphabetical order is returned.
+/// Case is ignored. Names are similar if few edits turn one into the other, or if one begins with
+/// the other. If the longer one has `n` characters, few are at most `n / 3`, or more in short
+/// names: one of 2 to 4 characters, two of 5. Of equally similar names, one that begins with `name`
+/// comes first, then one that `name` begins with, then the first in alphabetical order.
 #[must_use]
 pub fn closest_name<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let given = name.to_lowercase();
@@ -17,13 +18,14 @@ pub fn closest_name<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) ->
             let folded = known.to_lowercase();
             let length = folded.chars().count().max(given.chars().count());
             let edits = strsim::damerau_levenshtein(&folded, &given);
-            let similar = edits <= (length / 3).max(2).min(length / 2);
+            let few = (length / 3).max(if length > 4 { 2 } else { 1 }).min(length / 2);
             let begins = given.len().min(folded.len()) >= MIN_PREFIX
                 && (given.starts_with(&folded) || folded.starts_with(&given));
-            (similar || begins).then_some((edits, known))
+            let rank = (!folded.starts_with(&given), !given.starts_with(&folded));
+            (edits <= few || begins).then_some((edits, rank, known))
         })
         .min()
-        .map(|(_, known)| known)
+        .map(|(.., known)| known)
 }
 
 #[cfg(test)]
@@ -48,6 +50,8 @@ mod tests {
             ("ab", None),
             ("abs", Some("obs")),
             ("art", None),
+            ("wong", Some("pong")),
+            ("wing", None),
             ("autoreset_mode", None),
             ("zzz", None),
             ("", None),
@@ -60,5 +64,7 @@ mod tests {
     fn fewer_edits_come_first_and_then_the_order_of_text() {
         assert_eq!(closest_name("epoch-2", ["epoch-100", "epoch-3", "epoch-1"]), Some("epoch-1"));
         assert_eq!(closest_name("epoch-10", ["epoch", "epoch-100"]), Some("epoch-100"));
+        assert_eq!(closest_name("marke", ["mark", "market"]), Some("market"));
+        assert_eq!(closest_name("ix", ["ax", "i"]), Some("i"));
     }
 }
