@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import builtins
+import pydoc
 import re
+import subprocess
+import sys
+from types import ModuleType
 
 import backcast as bc
 import pytest
-from backcast import errors, types
+from backcast import errors, finrl, types
 from backcast._elsewhere import ELSEWHERE
 
 
@@ -46,3 +50,15 @@ def test_a_name_that_is_elsewhere_is_answered_with_what_to_write(name: str, inst
 def test_every_error_and_every_class_for_annotations_is_answered() -> None:
     names = {*errors.__all__, *types.__all__} - set(bc.__all__)
     assert names < set(ELSEWHERE)
+
+
+@pytest.mark.parametrize("module", [bc, finrl], ids=lambda module: module.__name__)
+def test_help_and_dir_list_what_is_imported_at_its_first_use(module: ModuleType) -> None:
+    code = (
+        f"import pydoc, {module.__name__} as m; "
+        "assert sorted(set(m.__all__) - set(dir(m))) == []; print(pydoc.render_doc(m))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    shown = pydoc.plain(done.stdout)
+    for name in set(module.__all__) - {"__version__"}:
+        assert re.search(rf"^ +(class )?{name}\b", shown, re.MULTILINE), name

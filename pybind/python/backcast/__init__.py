@@ -132,5 +132,9 @@ else:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
         return import_module(f"{__name__}.{name}")
 
+    def __dir__() -> list[str]:
+        """List the names that are imported at their first use as well."""
+        return sorted({*globals(), *__all__})
+
 
 del TYPE_CHECKING

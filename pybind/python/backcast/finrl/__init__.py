@@ -50,5 +50,12 @@ if not TYPE_CHECKING:
 
         return VecFinRLWrapper
 
+    def __dir__() -> list[str]:
+        """List the names of the module; `help` reads each, so only those that can be imported."""
+        from importlib.util import find_spec
+
+        lazy = set() if find_spec("gymnasium") is None else {"VecFinRLWrapper"}
+        return sorted({*globals(), *lazy})
+
 
 del TYPE_CHECKING, called_on_objects
