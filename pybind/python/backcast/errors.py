@@ -197,3 +197,8 @@ class ActorTimeoutError(FleetError, TimeoutError):
 
 class RestartLimitError(FleetError):
     """An actor of a fleet died too often within a minute."""
+
+    rank: int | None = None
+    """Rank of the actor."""
+    actor_traceback: str = ""
+    """Traceback of its last death, as text; also a note of this error."""

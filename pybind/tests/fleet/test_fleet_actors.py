@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -152,10 +153,39 @@ def test_deaths_by_a_signal_are_followed_by_restarts(restart: Any) -> None:  # n
         assert fleet.stats()["restarts"] == 3
 
 
-def test_exceptions_are_followed_by_restarts_if_that_is_wanted() -> None:
+def test_exceptions_are_followed_by_restarts_if_that_is_wanted(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     with bc.Fleet(actors.raise_in_first_lives, args=(2,), restart="always") as fleet:
         fleet.wait(WATCHDOG_S)
-        assert fleet.stats()["restarts"] == 2
+        stats = fleet.stats()
+    assert stats["restarts"] == 2
+    said = "actor 0 (fleet_actors:raise_in_first_lives) raised ValueError: not yet; restarting"
+    assert capfd.readouterr().err.splitlines() == [f"backcast: {said}"] * 2
+    last = stats["actors"][0]["last_error"]
+    assert last is not None
+    assert last.startswith("raised ValueError: not yet\nTraceback ")
+    assert last.endswith('raise ValueError("not yet")\nValueError: not yet')
+
+
+def test_deaths_without_an_exception_are_described_too(capfd: pytest.CaptureFixture[str]) -> None:
+    for deaths, last, said in [(1, "was killed by SIGKILL", 1), (0, None, 0)]:
+        with bc.Fleet(actors.die_in_first_lives, args=(deaths,)) as fleet:
+            fleet.wait(WATCHDOG_S)
+            assert fleet.stats()["actors"][0]["last_error"] == last
+        assert capfd.readouterr().err.count(") was killed by SIGKILL; restarting\n") == said
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_restart_that_cannot_be_told_happens(
+    closed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = StringIO()
+    stream.close()
+    monkeypatch.setattr(sys, "stderr", stream if closed else None)
+    with bc.Fleet(actors.die_in_first_lives, args=(1,), progress=False) as fleet:
+        fleet.wait(WATCHDOG_S)
+        assert fleet.stats()["restarts"] == 1
 
 
 def test_without_restarts_a_death_ends_the_fleet() -> None:
@@ -173,6 +203,23 @@ def test_five_deaths_within_a_minute_end_the_fleet() -> None:
         bc.Fleet(actors.die_in_first_lives, args=(9,)) as fleet,
     ):
         fleet.wait(WATCHDOG_S)
+
+
+def test_the_error_of_too_many_deaths_has_the_traceback_of_the_last() -> None:
+    # The second death may come before the block is entered.
+    fleet = bc.Fleet(actors.raise_in_first_lives, args=(9,), restart="always", max_deaths=2)
+    with (
+        pytest.raises(bc.errors.RestartLimitError, match="raised ValueError: not yet; ") as raised,
+        fleet,
+    ):
+        fleet.wait(WATCHDOG_S)
+    error = raised.value
+    assert error.rank == 0
+    assert error.actor_traceback.endswith('raise ValueError("not yet")\nValueError: not yet\n')
+    assert error.actor_traceback.rstrip() in error.__notes__[0]
+    last = fleet.stats()["actors"][0]["last_error"]
+    assert last is not None
+    assert last.endswith(error.actor_traceback.rstrip())
 
 
 def test_restarts_wait_longer_with_every_death_of_the_last_minute() -> None:

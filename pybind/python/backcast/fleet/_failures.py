@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
 
 from backcast.errors import ActorError, ActorTimeoutError, FleetError, RestartLimitError
 from backcast.fleet._restarts import WINDOW_S
 
 if TYPE_CHECKING:
     from backcast.fleet._process import Message
+
+OfActor = TypeVar("OfActor", ActorError, RestartLimitError)
 
 
 def ending(status: int) -> str:
@@ -26,14 +30,14 @@ def raised(rank: int, label: str, message: Message) -> ActorError:
     """Make the error of an actor that sent an exception."""
     text = str(message.get("text", "?")).replace("\n", " ")
     if message["kind"] == "unknown":
-        return _actor_error(rank, "", f"actor {rank} ({label}) does not exist: {text}")
+        return _of_actor(rank, "", ActorError(f"actor {rank} ({label}) does not exist: {text}"))
     trace = str(message.get("trace", ""))
     if message["kind"] == "import":
         what = f"actor {rank} ({label}) cannot be imported: {text}; correct it, or install it"
     else:
         remedy = 'correct it, or restart actors that raise with restart="always"'
         what = f"actor {rank} ({label}) raised {text}; {remedy}"
-    return _actor_error(rank, trace, what)
+    return _of_actor(rank, trace, ActorError(what))
 
 
 def ended(rank: int, label: str, status: int, *, ready: bool, tail: bytes) -> ActorError:
@@ -46,23 +50,36 @@ def ended(rank: int, label: str, status: int, *, ready: bool, tail: bytes) -> Ac
     )
     what = f"actor {rank} ({label}) {ending(status)}{when}; {remedy}"
     said = tail.decode(errors="replace").strip()
-    return _actor_error(rank, said and f"its last output on stderr:\n{said}", what)
+    return _of_actor(rank, said and f"its last output on stderr:\n{said}", ActorError(what))
 
 
-def _actor_error(rank: int, trace: str, what: str) -> ActorError:
-    error = ActorError(what)
+def _of_actor(rank: int, trace: str, error: OfActor) -> OfActor:
+    """Attach to an error the rank of its actor and the traceback."""
     error.rank, error.actor_traceback = rank, trace
     if trace:
         error.add_note(f"\nActor {rank}:\n{trace.rstrip()}")
     return error
 
 
-def too_many(rank: int, label: str, deaths: int, last: str) -> RestartLimitError:
-    """Make the error of an actor that died too often."""
-    return RestartLimitError(
+def too_many(rank: int, label: str, deaths: int, last: str, trace: str) -> RestartLimitError:
+    """Make the error of an actor that died too often; `trace` is that of its last death."""
+    error = RestartLimitError(
         f"actor {rank} ({label}) died {deaths} times within {WINDOW_S:.0f} s, the last time it "
         f"{last}; correct it, or allow more with max_deaths="
     )
+    return _of_actor(rank, trace, error)
+
+
+def say_restart(rank: int, label: str, last: str) -> None:
+    """Write to stderr that an actor died and is restarted; a stderr that is closed is no matter.
+
+    The supervisor's thread cannot raise or warn where the program would notice.
+    """
+    if sys.stderr is not None:
+        with suppress(OSError, ValueError):
+            print(
+                f"backcast: actor {rank} ({label}) {last}; restarting", file=sys.stderr, flush=True
+            )
 
 
 def late(ranks: list[int], label: str, seconds: float) -> ActorTimeoutError:

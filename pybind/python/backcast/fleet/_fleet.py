@@ -380,15 +380,24 @@ class Fleet:
         Returns
         -------
         dict
+            ``seconds``: since the start of the fleet.
+            ``running``: actors that run now; ``restarts``: of all actors together.
             ``rows``, ``rows_per_s``: published since the start; None without ``buffer=``.
             ``updates``, ``updates_per_s``: of :meth:`update`; rates are over 5 s.
             ``samples_per_insert``: drawn items for each insert, from the rate limiter or
-            ``update(samples=)``. ``policy_version``: the newest. ``policy_age_versions``,
-            ``policy_age_s``: mean age of what actors acted with, over their last 100 reports.
-            ``episodes``; ``return_mean``, ``length_mean``: of the last 100. ``restarts``,
-            ``running``, ``missed_reports``, ``actors``: a dict for each, with ``pid``, ``state``,
-            ``restarts`` and ``episodes``. ``limiter``: as in ``buffer.stats()``, with the waits of
-            both sides.
+            ``update(samples=)``; None without either.
+            ``policy_version``: the newest that :meth:`update` was told, else None.
+            ``policy_age_versions``, ``policy_age_s``: mean age of what actors acted with, over
+            their last 100 reports with a version; None before the first.
+            ``episodes``: reports with a return; ``return_mean``, ``length_mean``: of the last 100;
+            ``return_last``: of the newest report. None before the first.
+            ``missed_reports``: overwritten before this process read them.
+            ``limiter``: as in ``buffer.stats()``, with the waits of both sides, or None.
+            ``actors``: a dict for each, in order of ``rank``. ``pid``: None between two lives.
+            ``state``: ``"starting"``, ``"running"``, ``"waiting"`` for its restart, ``"finished"``,
+            ``"dead"`` or ``"stopped"``. ``restarts``, ``episodes``: of this actor. ``version``:
+            the one it reported last; ``since_report_s``: age of its newest report, or None.
+            ``last_error``: text of its newest death with the actor's traceback, or None.
 
             After the block: the last ones, as they were when the actors had ended.
 

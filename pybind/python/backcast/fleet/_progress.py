@@ -28,8 +28,10 @@ class ProgressLine(Protocol):
 
 def progress_line(wanted: bool | None) -> ProgressLine:
     """Make a display, a silent one if `wanted` is False, or None and stderr is no terminal."""
-    terminal = sys.stderr is not None and sys.stderr.isatty()
-    if wanted is False or sys.stderr is None or (wanted is None and not terminal):
+    if wanted is False or sys.stderr is None:
+        return SilentLine()
+    terminal = sys.stderr.isatty()
+    if wanted is None and not terminal:
         return SilentLine()
     if terminal:
         try:

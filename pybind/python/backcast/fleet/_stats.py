@@ -33,6 +33,7 @@ class ActorStats(TypedDict):
     episodes: int
     version: int | None
     since_report_s: float | None
+    last_error: str | None
 
 
 class FleetStats(TypedDict):

@@ -62,6 +62,8 @@ class ActorState:
     started_s: float = 0.0
     restart_at_s: float = 0.0
     failure: Message | None = field(default=None)
+    last_error: str | None = None
+    """Newest death in one line, with the traceback below it."""
 
 
 class Supervisor:
@@ -108,6 +110,7 @@ class Supervisor:
                 "episodes": 0,
                 "version": None,
                 "since_report_s": None,
+                "last_error": actor.last_error,
             }
             for actor in self._actors
         ]
@@ -274,11 +277,12 @@ class Supervisor:
             return
         actor.state = "dead"
         if message is not None:
-            error: FleetError = _failures.raised(actor.rank, label, message)
+            error = _failures.raised(actor.rank, label, message)
             last = f"raised {str(message.get('text', '?')).splitlines()[0]}"
         else:
             error = _failures.ended(actor.rank, label, status, ready=ready, tail=process.tail)
             last = _failures.ending(status)
+        actor.last_error = f"{last}\n{error.actor_traceback}".rstrip()
         starts = ready or status < 0
         if not starts or not restarts(settings.restart, by_signal=status < 0):
             self._fail(error)
@@ -286,8 +290,10 @@ class Supervisor:
         now_s = time.monotonic()
         wait_s = actor.deaths.add(now_s)
         if wait_s is None:
-            self._fail(_failures.too_many(actor.rank, label, settings.max_deaths, last))
+            trace, most = error.actor_traceback, settings.max_deaths
+            self._fail(_failures.too_many(actor.rank, label, most, last, trace))
             return
+        _failures.say_restart(actor.rank, label, last)
         actor.restart_at_s = now_s + wait_s
         actor.state = "waiting"
         self._notify()
