@@ -121,16 +121,38 @@ def test_bad_actions_change_nothing(actions: dict[str, Any], words: str) -> None
             bc.errors.ArgumentTypeError,
             "`order_size`",
         ),
+        (
+            {"agents": {"a": {"allow_short": False, "short_limit": 5}, "b": {}}},
+            bc.errors.EnvError,
+            "agent 'a': short_limit is 5, and allow_short=False",
+        ),
+        ({"allow_short": False, "short_limit": 5}, bc.errors.EnvError, "^short_limit is 5, and"),
         ({"preset": "stresed"}, bc.errors.EnvError, "stresed"),
         ({"frame_skp": 2}, bc.errors.ArgumentTypeError, "`frame_skip`"),
     ],
-    ids=["none", "empty", "text", "typo of an agent", "no preset", "typo"],
+    ids=[
+        "none",
+        "empty",
+        "text",
+        "typo of an agent",
+        "limit of an agent",
+        "limit",
+        "no preset",
+        "typo",
+    ],
 )
 def test_bad_settings_are_refused(made: dict[str, Any], error: type, words: str) -> None:
     if "preset" in made:
         pytest.importorskip("pettingzoo", reason="PettingZoo is not installed")
     with pytest.raises(error, match=words):
         parallel_trading_env(**made)
+
+
+def test_a_common_limit_is_for_the_agents_that_may_sell_short() -> None:
+    made: dict[str, Any] = {"agents": {"a": {"allow_short": True}, "b": {}}, "render_mode": "?"}
+    # The settings are checked before the mode is.
+    with pytest.raises(bc.errors.EnvError, match="render_mode"):
+        parallel_trading_env(**made, allow_short=False, short_limit=5)
 
 
 def test_settings_name_the_agent_that_they_are_of() -> None:

@@ -44,6 +44,25 @@ def test_every_preset_steps_inside_its_space(preset: str) -> None:
     assert "stop_losses" not in info["metrics"]
 
 
+@pytest.mark.parametrize(
+    ("limits", "length"),
+    [
+        ({"max_ticks": 9, "max_episode_steps": 5}, 3),
+        ({"max_ticks": 10, "max_episode_steps": 3}, 3),
+        ({"max_ticks": 9, "max_episode_steps": 3}, 3),
+        ({"max_ticks": np.int64(5), "max_episode_steps": 7}, 2),
+        ({"max_ticks": 9, "max_episode_steps": None}, 3),
+    ],
+    ids=["ticks first", "steps first", "together", "number of NumPy", "no steps"],
+)
+def test_the_first_of_two_limits_ends_an_episode(limits: dict[str, Any], length: int) -> None:
+    settings = {"preset": "teaching", "warmup_ticks": 10, "frame_skip": 3, **limits}
+    for env in (TradingEnv(**settings), gym.make(ID, **settings), TradingVectorEnv(1, **settings)):
+        env.reset(seed=1)
+        ends = [bool(np.all(env.step(env.action_space.sample())[3])) for _ in range(length)]
+        assert ends == [False] * (length - 1) + [True]
+
+
 def test_the_space_is_that_of_the_features() -> None:
     env = TradingEnv(features="full", private_features=False, **SHORT)
     space = env.observation_space

@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, Any, Unpack
 from backcast._calls import explained, refuse_unknown
 from backcast._native import SharedMarket
 from backcast.envs._trading import check_render_mode
-from backcast.envs._trading_settings import AgentSettings, TradingSettings
+from backcast.envs._trading_settings import (
+    AgentSettings,
+    TradingSettings,
+    refuse_short_limit,
+)
 from backcast.errors import ArgumentTypeError, EnvError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -76,6 +80,9 @@ def parallel_trading_env(
     refuse_unknown("parallel_trading_env", settings, known)
     common = dict(settings)
     chosen = _by_name(agents, common)
+    # The common settings are for agents without their own: others may sell short.
+    if not any(one.get("allow_short", True) for one in chosen.values()):
+        refuse_short_limit(common)
     check_render_mode(render_mode)
     try:
         from backcast.envs._parallel import ParallelTradingEnv
@@ -104,6 +111,7 @@ def _by_name(
                     '{"maker": {"actions": "quotes"}, "taker": {}}'
                 )
             refuse_unknown(f"the settings of agent {name!r}", own, known)
+            refuse_short_limit(own, f"agent {name!r}: ")
             made[name] = shared | dict(own)
         if made:
             return made

@@ -11,6 +11,7 @@ from gymnasium import spaces
 from backcast._calls import explained
 from backcast._copies import Rebuilt
 from backcast._native import TradingBatch
+from backcast.envs._trading_settings import refuse_short_limit
 from backcast.errors import EnvError
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def trading_batch(
 ) -> TradingBatch:
     """Make the Rust object of an environment."""
     check_render_mode(render_mode)
+    refuse_short_limit(settings)
     return TradingBatch(num_envs, dict(settings), trails=render_mode is not None, **how)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
+from backcast.errors import EnvError
+
 if TYPE_CHECKING:
     from backcast.envs import RewardInput
     from backcast.sim import MarketConfig
@@ -71,11 +73,13 @@ class TradingSettings(AgentSettings, total=False):
     initial_shares : int, default 0
         Shares of every symbol at the start of the market.
     long_limit, short_limit, order_limit : int, default 1000
-        Largest position of either side, and largest single order, in shares.
+        Largest position of either side, and largest single order, in shares. ``short_limit`` is
+        refused with ``allow_short=False``, where it has no effect.
     max_ticks : int, default 10000
         Ticks of an episode after its warm-up; it is truncated then.
     max_episode_steps : int, optional
-        Steps of an episode, instead of ``max_ticks``.
+        Steps of an episode, in place of the default of ``max_ticks``. If both are given, the first
+        limit that is reached truncates the episode.
     warmup_ticks : int, default 3600
         Ticks before the first decision: of each warm snapshot, or of the reset without them.
     frame_skip : int, default 1
@@ -122,3 +126,12 @@ class TradingSettings(AgentSettings, total=False):
     bankruptcy_equity: float
     maintenance_margin: float
     warm_snapshots: int
+
+
+def refuse_short_limit(settings: Mapping[str, Any], whose: str = "") -> None:
+    """Refuse a limit of short positions where none is allowed; `whose` begins the message."""
+    if settings.get("allow_short") is False and settings.get("short_limit", 0) != 0:
+        raise EnvError(
+            f"{whose}short_limit is {settings['short_limit']!r}, and allow_short=False allows no "
+            "short position; leave one of them out"
+        )

@@ -42,14 +42,16 @@ pub(super) fn settings_of(
     let default = TradingEnvConfig::default();
     let market = given.market()?;
     let frame_skip = given.number("frame_skip", 1..=1_000_000)?.unwrap_or(default.frame_skip);
-    let max_ticks = match given.whole("max_episode_steps")? {
+    let of_steps = match given.whole("max_episode_steps")? {
         Some(0) => {
             let message = "max_episode_steps is 0; give a whole number from 1 up, or None";
             return Err(Failure::new(ErrorClass::Env, message));
         }
-        Some(steps) => steps.saturating_mul(frame_skip.into()),
-        None => given.whole("max_ticks")?.unwrap_or(default.max_ticks),
+        steps => steps.map(|steps| steps.saturating_mul(frame_skip.into())),
     };
+    // The first of both limits ends an episode.
+    let limits = [given.whole("max_ticks")?, of_steps];
+    let max_ticks = limits.into_iter().flatten().min().unwrap_or(default.max_ticks);
     let raised = FirstException::default();
     let mut config = TradingEnvConfig {
         agent: given.agent(&market)?,
