@@ -39,6 +39,17 @@ except bc.errors.MissingExtraError as error:
     assert "is not installed" in done.stdout
 
 
+@pytest.mark.parametrize(("module", "library", "extra"), WITHOUT)
+def test_help_for_an_adapter_without_its_library_names_what_to_install(
+    module: str, library: str, extra: str
+) -> None:
+    code = f"import sys; sys.modules[{library!r}] = None; import pydoc; pydoc.cli()"
+    command = [sys.executable, "-c", code, f"backcast.{module}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    wanted = "pip install jax" if module == "jax" else f"pip install 'backcast[{extra}]'"
+    assert wanted in done.stdout
+
+
 def batch(history: int | None = None) -> bc.Batch:
     buf = bc.ReplayBuffer.create(None, {"obs": {"x": "f4"}, "reward": "f4"}, capacity=50)
     with buf.writer() as writer:
