@@ -112,6 +112,12 @@ fn signed_shares(what: &str, given: Argument<i128>) -> Result<i32, Failure> {
 
 struct Given<'a, 'py>(&'a Bound<'py, PyDict>);
 
+/// Returns whether an object has the form of a market's settings.
+fn is_config(given: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let is_plain = given.is_instance_of::<PyDict>() || given.is_instance_of::<PyString>();
+    Ok(is_plain || given.getattr_opt("to_dict")?.is_some())
+}
+
 impl<'py> Given<'_, 'py> {
     /// Returns a setting, unless it is missing or None.
     fn one(&self, name: &str) -> Result<Option<Bound<'py, PyAny>>, Failure> {
@@ -160,7 +166,11 @@ impl<'py> Given<'_, 'py> {
                 );
                 return Err(Failure::new(ErrorClass::Env, message));
             }
-            (Some(market), None) => market_of(&market),
+            (Some(market), None) if is_config(&market)? => market_of(&market),
+            (Some(market), None) => {
+                let wanted = "a backcast.sim.MarketConfig, or a dict of settings by name";
+                return Err(wrong_type(&market, "market", wanted));
+            }
             (None, Some(preset)) if preset.is_instance_of::<PyString>() => market_of(&preset),
             (None, Some(preset)) => {
                 return Err(wrong_type(&preset, "preset", "the name of a preset, \"normal\""));
