@@ -50,6 +50,16 @@ def lanes_and_mode(env: Any) -> tuple[int, Word]:  # noqa: ANN401
     return 1, "disabled"
 
 
+def lanes_for(n_envs: int, lanes: int | None) -> int:
+    """Return the lanes of a ring for the environments here and in other processes."""
+    if lanes is not None and lanes < n_envs:
+        raise ArgumentError(
+            f"lanes is {lanes}, fewer than the {n_envs} environments; give one for each "
+            "environment, here and in other processes"
+        )
+    return n_envs if lanes is None else lanes
+
+
 def word_of(mode: str | AutoresetMode) -> Word:
     """Return the name of a mode that is Gymnasium's enum, a value of it, or a name."""
     name = mode if isinstance(mode, str) else mode.name

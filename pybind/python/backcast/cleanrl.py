@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 import backcast as bc
-from backcast._autoreset import lanes_and_mode, word_of
+from backcast._autoreset import lanes_and_mode, lanes_for, word_of
+from backcast._calls import explained
 from backcast.errors import ArgumentError, MissingExtraError
 
 try:
@@ -65,7 +66,7 @@ class ReplayBuffer:
     env : gymnasium.vector.VectorEnv, optional
         Vector environment, for its number and autoreset mode.
     autoreset_mode : str or AutoresetMode, optional
-        Autoreset mode, if `env` is left out.
+        Autoreset mode, if `env` is left out; another one than that of `env` is refused.
     name, lanes, exist, persistent, dir
         Arguments of :meth:`backcast.ReplayBuffer.create`. With a name, other processes can fill
         and read the ring.
@@ -94,6 +95,7 @@ class ReplayBuffer:
     torch.Size([32, 4])
     """
 
+    @explained
     def __init__(
         self,
         buffer_size: int,
@@ -119,6 +121,12 @@ class ReplayBuffer:
             if n_envs not in (None, found):
                 raise ArgumentError(f"n_envs is {n_envs}, but env steps {found}; leave n_envs out")
             n_envs = found
+            if autoreset_mode is not None and word_of(autoreset_mode) != mode:
+                raise ArgumentError(
+                    f"autoreset_mode is {word_of(autoreset_mode)!r}, but env resets in mode "
+                    f"{mode!r}; leave autoreset_mode out"
+                )
+            _refuse_batched(env, observation_space=observation_space, action_space=action_space)
         elif autoreset_mode is not None:
             mode = word_of(autoreset_mode)
         else:
@@ -126,6 +134,8 @@ class ReplayBuffer:
                 "how the environments reset decides which rows are transitions; give env=envs, or "
                 'autoreset_mode="next_step" (the default of Gymnasium 1), "same_step" or "disabled"'
             )
+        if name is None and exist != "attach":
+            raise ArgumentError(f"exist={exist!r} is about a name; give name=, or leave exist out")
         self.n_envs = 1 if n_envs is None else n_envs
         self.buffer_size = buffer_size
         self.observation_space = observation_space
@@ -135,7 +145,7 @@ class ReplayBuffer:
             name,
             bc.Schema.from_spaces(observation_space, action_space),
             capacity=buffer_size if capacity is None else capacity,
-            lanes=self.n_envs if lanes is None else lanes,
+            lanes=lanes_for(self.n_envs, lanes),
             exist="error" if name is None else exist,
             persistent=persistent,
             dir=dir,
@@ -213,6 +223,7 @@ class ReplayBuffer:
             final_obs=final_obs,
         )
 
+    @explained
     def sample(self, batch_size: int) -> Samples:
         """Draw transitions uniformly over all lanes of the ring.
 
@@ -250,3 +261,14 @@ class ReplayBuffer:
             return {key: self._tensors(part) for key, part in value.items()}
         tensor = tensor_of(value)
         return tensor if self.device.type == "cpu" else tensor.to(self.device)
+
+
+def _refuse_batched(env: VectorEnv[Any, Any, Any], **given: spaces.Space[Any]) -> None:
+    """Refuse the spaces of all environments together, where those of one are wanted."""
+    for name, space in given.items():
+        single = getattr(env, f"single_{name}")
+        if space != single and space == getattr(env, name):
+            raise ArgumentError(
+                f"{name} is that of {env.num_envs} environments together, shape {space.shape}; "
+                f"give env.single_{name}, shape {single.shape}"
+            )

@@ -10,7 +10,8 @@ from stable_baselines3.common import buffers as sb3
 from stable_baselines3.common.type_aliases import DictReplayBufferSamples
 from stable_baselines3.her import HerReplayBuffer as Sb3HerReplayBuffer
 
-from backcast._counts import count_of
+from backcast._calls import explained
+from backcast._counts import count_of, number_of
 from backcast.errors import ArgumentError
 from backcast.sb3._on_ring import OnRing, Sampling
 
@@ -67,12 +68,13 @@ class ReplayBuffer(OnRing):
         numbers that SB3 would draw: a run is then equal to one on SB3's buffer, bit for bit.
     seed : int, optional
         Seed of the sampler; by default drawn from NumPy's global generator, which SB3 seeds.
+        Refused with ``sampling="sb3"``, which draws from that generator itself.
     frames : int, optional
         Frames that an observation stacks along the first axis, the newest last; each frame is
         stored once. A stack that is not shifted by one frame a step is refused.
     padding : {"zero", "reset"}
         Frames before an episode's first: zeros (``VecFrameStack``), or the first one again
-        (``gymnasium.wrappers.FrameStackObservation``).
+        (``gymnasium.wrappers.FrameStackObservation``). ``"reset"`` needs `frames`.
 
     Notes
     -----
@@ -83,8 +85,10 @@ class ReplayBuffer(OnRing):
     is a copy. Writing is refused, but for ``dones[pos - 1] = True``, which ends the episodes there
     as a time limit would.
 
-    The buffer pickles with its rows, so ``save_replay_buffer`` and ``load_replay_buffer`` work; a
-    loaded buffer draws what the saved one would have drawn.
+    The buffer pickles with its rows, for ``save_replay_buffer`` and ``load_replay_buffer``; a
+    loaded buffer draws what the saved one would have drawn. A ring with a `name` comes back under
+    that name. Loading is refused while a ring with rows has it, such as that of the saved buffer:
+    ``backcast.remove_object(name, force=True)`` frees the name, and its users keep their rows.
 
     Examples
     --------
@@ -92,6 +96,7 @@ class ReplayBuffer(OnRing):
     >>> DQN("MlpPolicy", "CartPole-v1", replay_buffer_class=ReplayBuffer)  # doctest: +SKIP
     """
 
+    @explained
     def __init__(
         self,
         buffer_size: int,
@@ -152,6 +157,7 @@ class DictReplayBuffer(OnRing, sb3.DictReplayBuffer):
     the observation is a column ``obs/KEY``.
     """
 
+    @explained
     def __init__(
         self,
         buffer_size: int,
@@ -210,10 +216,29 @@ class NStepReplayBuffer(OnRing, sb3.NStepReplayBuffer):
     ----------
     n_steps : int
         Transitions whose rewards are summed.
-    gamma : float
-        Discount of the rewards per step.
+    gamma : float, default 0.99
+        Discount of the rewards per step, 0 to 1: give the algorithm's.
+
+    Notes
+    -----
+    SB3 tells a class given as ``replay_buffer_class`` neither ``n_steps`` nor ``gamma``: the
+    algorithm's own arguments do not reach this buffer. Without ``replay_buffer_kwargs`` it sums 3
+    rewards by 0.99. The algorithm takes the discount of the value after them from the sample, so
+    its ``gamma=0.9`` would have no effect at all.
+
+    Examples
+    --------
+    >>> from stable_baselines3 import DQN  # doctest: +SKIP
+    >>> DQN(
+    ...     "MlpPolicy",
+    ...     "CartPole-v1",
+    ...     gamma=0.9,
+    ...     replay_buffer_class=NStepReplayBuffer,
+    ...     replay_buffer_kwargs={"n_steps": 3, "gamma": 0.9},
+    ... )  # doctest: +SKIP
     """
 
+    @explained
     def __init__(
         self,
         buffer_size: int,
@@ -243,7 +268,7 @@ class NStepReplayBuffer(OnRing, sb3.NStepReplayBuffer):
                 "observations (gymnasium.wrappers.FlattenObservation)"
             )
         self.n_steps = count_of(n_steps, "n_steps", 1, ArgumentError)
-        self.gamma = gamma
+        self.gamma = _discount_of(gamma)
         self._open(
             buffer_size,
             observation_space,
@@ -288,6 +313,14 @@ class NStepReplayBuffer(OnRing, sb3.NStepReplayBuffer):
         return samples._replace(rewards=self._tensor(returns), discounts=self._tensor(discounts))
 
 
+def _discount_of(gamma: object) -> float:
+    wanted = "a number from 0 to 1, the gamma of the algorithm"
+    discount = number_of(gamma, "gamma", wanted)
+    if not 0 <= discount <= 1:
+        raise ArgumentError(f"gamma is {discount:g}; give {wanted}")
+    return discount
+
+
 class HerReplayBuffer(Sb3HerReplayBuffer, DictReplayBuffer):
     """SB3's ``HerReplayBuffer`` over a ring.
 
@@ -298,6 +331,7 @@ class HerReplayBuffer(Sb3HerReplayBuffer, DictReplayBuffer):
     `n_sampled_goal`, `goal_selection_strategy` and `copy_info_dict`.
     """
 
+    @explained
     def __init__(
         self,
         buffer_size: int,

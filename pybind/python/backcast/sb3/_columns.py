@@ -28,8 +28,15 @@ class Frames:
     padding: Padding
 
     @classmethod
-    def of(cls, space: spaces.Space[Any], count: int, padding: str) -> Frames:
-        """Check the settings against the space."""
+    def of(cls, space: spaces.Space[Any], count: int | None, padding: str) -> Frames | None:
+        """Check the settings against the space; return None without stacks."""
+        if count is None:
+            if padding != "zero":
+                raise ArgumentError(
+                    f"padding is {padding!r}, but no frames are stacked without frames=; give how "
+                    "many an observation stacks, or leave padding out"
+                )
+            return None
         if isinstance(count, bool) or not isinstance(count, int | np.integer):
             raise ArgumentTypeError(f"frames is {count!r}; give how many frames are stacked")
         if padding not in ("zero", "reset"):

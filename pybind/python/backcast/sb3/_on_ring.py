@@ -13,6 +13,7 @@ from stable_baselines3.common import buffers as sb3
 from stable_baselines3.common.type_aliases import ReplayBufferSamples
 
 import backcast as bc
+from backcast._autoreset import lanes_for
 from backcast.errors import ArgumentError, ArgumentTypeError, SampleError
 from backcast.sb3._columns import Frames, Padding, schema_of
 from backcast.sb3._grid import Column, Grid, refuse_writes
@@ -63,15 +64,15 @@ class OnRing(sb3.ReplayBuffer):
                 f'sampling is {sampling!r}; write "ring" (all transitions of the ring, by its '
                 'sampler) or "sb3" (those added here, by NumPy\'s global generator as in SB3)'
             )
+        if seed is not None and sampling == "sb3":
+            raise ArgumentError(
+                f'seed is {seed!r}, but sampling="sb3" draws from NumPy\'s global generator; leave '
+                "seed out, and seed that one (seed= of SB3's algorithm, or numpy.random.seed)"
+            )
         if name is None and exist != "attach":
             raise ArgumentError(f"exist={exist!r} is about a name; give name=, or leave exist out")
-        lanes = n_envs if lanes is None else lanes
-        if lanes < n_envs:
-            raise ArgumentError(
-                f"lanes is {lanes}, fewer than the {n_envs} environments; give one for each "
-                "environment, here and in other processes"
-            )
-        stacked = None if frames is None else Frames.of(observation_space, frames, padding)
+        lanes = lanes_for(n_envs, lanes)
+        stacked = Frames.of(observation_space, frames, padding)
         # Skips SB3's constructors, which would allocate arrays.
         sb3.BaseBuffer.__init__(
             self, buffer_size, observation_space, action_space, device=device, n_envs=n_envs

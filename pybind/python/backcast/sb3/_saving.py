@@ -54,10 +54,12 @@ def loaded(
             return ReplayBuffer.load(snapshot, name, store=store, persistent=persistent, dir=folder)
         except ExistsError as error:
             if _holds_rows(name, folder):
+                place = "" if folder is None else f", dir={folder!r}"
                 raise ExistsError(
                     f"the saved buffer's ring is called {name!r}, and a ring of that name holds "
-                    "rows; remove it first (backcast.remove_object), or keep it and give the "
-                    "learner a new buffer that attaches to it"
+                    f"rows; free the name with backcast.remove_object({name!r}, force=True{place}) "
+                    "(the buffers that use it, here or in other processes, keep their rows), or go "
+                    f"on with that ring: a new buffer of name={name!r} attaches to it"
                 ) from error
             return ReplayBuffer.load(
                 snapshot, name, store=store, exist="replace", persistent=persistent, dir=folder

@@ -8,6 +8,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from stable_baselines3.common.vec_env import base_vec_env
 
+from backcast._calls import explained
 from backcast.errors import ArgumentError, ArgumentTypeError, EnvError
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class VecEnv(base_vec_env.VecEnv):
     >>> SAC("MlpPolicy", VecEnv(envs))  # doctest: +SKIP
     """
 
+    @explained
     def __init__(self, env: VectorEnv[Any, Any, Any]) -> None:
         if not isinstance(env, VectorEnv):
             raise ArgumentTypeError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -9,8 +10,9 @@ import torch
 from torch.utils.data import IterableDataset
 
 from backcast import Batch, ReplayBuffer
-from backcast._calls import explained
+from backcast._calls import explained, refuse_unknown
 from backcast._counts import count_of
+from backcast._native import _closest_name
 from backcast.errors import ArgumentError, ArgumentTypeError
 from backcast.torch._conversion import Conversion
 from backcast.torch._tensors import array_of, device_of
@@ -65,6 +67,7 @@ class Sampler:
     torch.Size([32, 4, 3])
     """
 
+    @explained
     def __init__(
         self,
         buf: ReplayBuffer,
@@ -77,6 +80,7 @@ class Sampler:
     ) -> None:
         if not isinstance(buf, ReplayBuffer):
             raise ArgumentTypeError(f"buf is {buf!r}; give a backcast.ReplayBuffer")
+        _refuse_misspelt(options)
         if "copy" in options:
             raise ArgumentTypeError("copy= is said by contiguous= here; True copies windows")
         if not (contiguous is None or isinstance(contiguous, bool)):
@@ -235,6 +239,7 @@ class Loader(IterableDataset):
     a limit was given. Each ``iter`` goes on in the sampler's stream of draws.
     """
 
+    @explained
     def __init__(
         self,
         sampler: Sampler,
@@ -265,6 +270,17 @@ class Loader(IterableDataset):
         if self.limit is None:
             raise TypeError("the loader has no end; give limit= to sampler.batches for one")
         return self.limit
+
+
+def _refuse_misspelt(options: dict[str, Any]) -> None:
+    """Refuse misspelt arguments of the class itself; ``buf.sampler`` refuses its own."""
+    here = ["device", "contiguous", "float_obs", "transform"]
+    there = inspect.signature(ReplayBuffer.sampler).parameters
+    known = [*here, *(name for name in there if name not in {*here, "self", "copy"})]
+    misspelt = [name for name in options if name not in there]
+    refuse_unknown(
+        "Sampler", (name for name in misspelt if _closest_name(name, known) in here), known
+    )
 
 
 def _after(convert: Conversion, transform: Callable[[Batch], Any]) -> Callable[[Batch], Any]:
