@@ -57,8 +57,11 @@ nitpick_ignore = [
     ("py:class", "gymnasium.vector.vector_env.VectorEnv"),
 ]
 
-# Types of attributes in words: choices, and "optional", "callable" or "default 100".
-nitpick_ignore_regex = [("py:class", r"\{?\".*\"\}?|optional|callable|default .*")]
+# Types of attributes in words: choices, "mapping of str to int", and "optional" or "default 100".
+nitpick_ignore_regex = [
+    ("py:class", r"\{?\".*\"\}?|optional|default .*"),
+    ("py:class", r"callable|mapping|str to( \w+)?|sequence|array_like|shape"),
+]
 
 linkcheck_anchors = False
 linkcheck_timeout = 20

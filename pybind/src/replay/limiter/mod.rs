@@ -133,8 +133,8 @@ impl Limiter {
 
     /// Items drawn since the ring was created or the counts were reset.
     ///
-    /// Those that the ratio asks for transitions that :meth:`ReplayBuffer.clear` or
-    /// :meth:`ReplayBuffer.drop_episode` dropped before they were drawn count too.
+    /// Those that the ratio asks for transitions that :meth:`backcast.ReplayBuffer.clear` or
+    /// :meth:`backcast.ReplayBuffer.drop_episode` dropped before they were drawn count too.
     #[getter]
     fn samples(&self) -> Result<u64, Failure> {
         self.handle.with(|limiter| Ok(limiter.counts().samples))
