@@ -193,10 +193,17 @@ impl OwnLane {
         i: usize,
     ) {
         match next {
-            Some(next) => self.kept.keep(KeptKind::Next, obs, next, i),
-            None => self.kept.forget(),
+            Some(next) => {
+                self.kept.keep(KeptKind::Next, obs, next, i);
+                self.update_continuation();
+            }
+            // It keeps nothing, and goes on with any step.
+            None if self.continuation == Continuation::Plain => {}
+            None => {
+                self.kept.forget();
+                self.update_continuation();
+            }
         }
-        self.update_continuation();
         self.memory.publish(rows);
     }
 }
