@@ -164,9 +164,12 @@ fn no_draw_of_a_ring_that_is_cleared_again_and_again_finds_it_empty() {
                 append();
                 append();
             }
-            // The learner waits if it has drawn all that is left.
+            // The learner waits if it has drawn all that is left. Without the clear, rows would be
+            // overwritten faster than a learner that is not run can copy them.
             while !learner.is_finished() {
                 stop.store(true, Relaxed);
+                ring.clear().unwrap();
+                append();
                 append();
             }
             learner.join().unwrap();
