@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import shutil
 import signal
-import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -25,6 +24,7 @@ from backcast.errors import (
     StorageError,
     WriterError,
 )
+from other_threads import others_run
 from saved_ring import append, content, ring
 
 
@@ -411,29 +411,13 @@ def test_others_run_meanwhile(
         "open": lambda: bc.ReplayBuffer.open_snapshot("wide@a", store=tmp_path, dir=place),
         "verify": lambda: bc.verify_snapshot("wide@a", store=tmp_path),
     }
-    go, ran = threading.Event(), list[int]()
 
-    def wait_and_run() -> None:
-        go.wait(60)
-        ran.append(1)
+    def run() -> None:
+        got = calls[call]()
+        if isinstance(got, bc.ReplayBuffer):
+            got.close()
 
-    other = threading.Thread(target=wait_and_run)
-    other.start()
-    # Nobody is made to give the interpreter up any more: the other thread runs if the call does.
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1_000)
-    try:
-        go.set()
-        for _ in range(50):
-            got = calls[call]()
-            if isinstance(got, bc.ReplayBuffer):
-                got.close()
-            if ran:
-                break
-        assert ran
-    finally:
-        sys.setswitchinterval(interval)
-        other.join(60)
+    assert others_run(run, 50)
 
 
 @pytest.mark.parametrize("how", ["cut", "flipped", "missing", "emptied"])
