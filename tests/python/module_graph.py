@@ -110,10 +110,11 @@ def modules(crate: Path, *below: str) -> Graph:
     """Return the top-level modules of a crate, each with those whose items it names.
 
     A file names what stands after `crate::` and `super::`. A name that `lib.rs` exports stands for
-    the module that it comes from. With `below`, the modules of that folder of the crate.
+    the module that it comes from. With `below`, the modules of that folder of the crate. Tests may
+    name every module, in a block of their file or in a file of their own.
     """
     source = crate.joinpath("src", *below)
-    files = [path for path in source.rglob("*.rs") if "bin" not in path.relative_to(source).parts]
+    files = [path for path in source.rglob("*.rs") if not _is_apart(path.relative_to(source))]
     texts = {path: code(path.read_text()) for path in files}
     names = {path.relative_to(source).parts[0].removesuffix(".rs") for path in files}
     top = names - {"lib", "main", "mod"}
@@ -138,6 +139,11 @@ def modules(crate: Path, *below: str) -> Graph:
             if target and target != own[depth]:
                 graph[own[depth]].add(target)
     return graph
+
+
+def _is_apart(path: Path) -> bool:
+    names = path.with_suffix("").parts
+    return "bin" in names or any(name == "tests" or name.endswith("_tests") for name in names)
 
 
 def _named(text: str, own: list[str]) -> list[list[str]]:
