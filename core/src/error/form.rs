@@ -17,8 +17,8 @@ pub enum FormError {
     ClampedPriorities,
     /// A selector that does not go with whole episodes.
     #[error(
-        "whole episodes do not go with a selector, and {selector} is one; leave the selector out, \
-         or draw sequences as long as the longest episode"
+        "whole episodes do not go with {selector}; choose uniform, priority, fifo, lifo, epoch or \
+         consume, or draw sequences as long as the longest episode"
     )]
     EpisodesBySelector { selector: &'static str },
     /// An option that does not go with whole episodes.

@@ -150,6 +150,8 @@ impl PriorityOptions {
     pub const EPS: f64 = 1e-6;
     /// Exponent of importance weights if no other is given.
     pub const BETA: f64 = 0.4;
+    /// Stride at which only the first transition of each episode has a priority.
+    pub const EPISODE_STARTS: u32 = u32::MAX;
 
     /// Returns options that draw in proportion to `(priority + 1e-6) ^ alpha`, with weights of
     /// exponent 0.4.
@@ -195,8 +197,8 @@ impl PriorityOptions {
     }
 
     /// Gives priorities only to transitions whose step in their episode is a multiple of `stride`.
-    /// A sampler of [sequences](crate::Sequence) sets it to their stride; a handle that sets
-    /// priorities for it needs the same.
+    /// A sampler sets it to the stride of [its form](crate::Form::priority_stride); a handle that
+    /// sets priorities for it needs the same.
     #[must_use]
     pub fn stride(mut self, stride: u32) -> Self {
         self.stride = stride;

@@ -54,19 +54,32 @@ impl Sampler {
     ) -> Result<(), SampleError> {
         let plan = self.gather.plans.own(plan)?;
         check_arenas(&plan, arenas)?;
+        let (items, lapped_before) = (plan.batch(), self.lapped());
+        self.draw_batch(items, since, |sampler| Ok(((), sampler.draw_taken(&plan, arenas)?)))?;
+        self.end_batch(items, lapped_before, &plan, arenas);
+        Ok(())
+    }
+
+    /// Draws a batch with `draw`, which returns it with the attempts that it took. Waits for the
+    /// rate limiter before, and for rows where the selector does that. A wait that continues an
+    /// interrupted one began at `since`.
+    pub(super) fn draw_batch<T>(
+        &mut self,
+        items: usize,
+        mut since: Option<WaitStart>,
+        mut draw: impl FnMut(&mut Self) -> Result<(T, u64), SampleError>,
+    ) -> Result<T, SampleError> {
         self.hooks.check_rewards()?;
         self.selection.check_beta()?;
         self.follow_notices()?;
-        let (items, lapped_before) = (plan.batch(), self.lapped());
         self.selection.check_batch(items, &self.ring)?;
-        let mut since = since;
         if self.gate.is_limited() {
             let since = *since.get_or_insert_with(WaitStart::now);
             self.gate.take_turn(&self.ring, (items, false), since)?;
         }
-        let attempts = loop {
-            match self.draw_awaited(&plan, arenas, since) {
-                Ok(attempts) => break attempts,
+        let (drawn, attempts) = loop {
+            match self.draw_awaited(&mut draw, since) {
+                Ok(drawn) => break drawn,
                 Err(error) => {
                     self.gate.give_back(items as u64);
                     if !self.gate.was_emptied(&self.ring, &error) {
@@ -78,8 +91,7 @@ impl Sampler {
             }
         };
         self.selection.finish(self.stream.batches(), items, attempts);
-        self.end_batch(items, lapped_before, &plan, arenas);
-        Ok(())
+        Ok(drawn)
     }
 
     /// Counts a batch that was drawn, and goes on to the next one.
@@ -96,16 +108,15 @@ impl Sampler {
     }
 
     /// Draws a batch, and waits while a table that consumes its rows has too few.
-    fn draw_awaited(
+    fn draw_awaited<T>(
         &mut self,
-        plan: &BatchPlan,
-        arenas: &mut [&mut [u8]],
+        draw: &mut impl FnMut(&mut Self) -> Result<T, SampleError>,
         since: Option<WaitStart>,
-    ) -> Result<u64, SampleError> {
+    ) -> Result<T, SampleError> {
         let mut began = since;
         loop {
             self.selection.eligibility.refresh();
-            match self.draw_taken(plan, arenas) {
+            match draw(self) {
                 Err(SampleError::TooFew { selector, wanted, .. })
                     if self.selection.awaits_rows() =>
                 {

@@ -4,6 +4,7 @@
 //! there. Where most draws would be rejected, a private index of starts takes over. The index
 //! changes the cost of a draw and never its result.
 
+mod episode_index;
 mod ranges;
 mod start_index;
 
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use backcast_layout::Lanes;
 use backcast_layout::protocol::Words;
 
+pub(crate) use self::episode_index::{CompleteEpisode, EpisodeIndex};
 pub(crate) use self::ranges::{LaneRange, ReadableRanges};
 pub(crate) use self::start_index::StartIndex;
 use super::rng::{CounterRng, GROUP};
@@ -46,6 +48,8 @@ pub(crate) struct Eligibility {
     lanes: Arc<Lanes>,
     ranges: ReadableRanges,
     starts: StartIndex,
+    /// Complete episodes, if these are drawn in place of transitions.
+    episodes: Option<EpisodeIndex>,
     /// Whether `starts` is refreshed together with `ranges`.
     indexed: bool,
 }
@@ -54,16 +58,29 @@ impl Eligibility {
     /// Returns the eligibility of a ring's transitions before the first [`refresh`](Self::refresh).
     pub(crate) fn new(ring: &Ring, starts: StartIndex) -> Self {
         let (lanes, ranges) = (ring.store().lanes(), ReadableRanges::default());
-        Self { ring: ring.clone(), lanes, ranges, starts, indexed: false }
+        Self { ring: ring.clone(), lanes, ranges, starts, episodes: None, indexed: false }
+    }
+
+    /// Accepts only the first rows of complete episodes of at most `max_length` transitions.
+    pub(crate) fn of_episodes(self, max_length: u64) -> Self {
+        Self { episodes: Some(EpisodeIndex::new(max_length)), ..self }
     }
 
     /// Reads what the ring holds now, and updates the index if it is in use.
     pub(crate) fn refresh(&mut self) {
         for _ in 0..MAX_RELOCATIONS {
             self.refresh_ranges();
-            if !self.indexed || self.starts.refresh(&self.lanes, &self.ranges) {
+            if self.refresh_index() {
                 return;
             }
+        }
+    }
+
+    /// Updates the index that is in use. Returns `false` if a lane was relocated meanwhile.
+    fn refresh_index(&mut self) -> bool {
+        match &mut self.episodes {
+            Some(episodes) => episodes.refresh(&self.lanes, &self.ranges),
+            None => !self.indexed || self.starts.refresh(&self.lanes, &self.ranges),
         }
     }
 
@@ -91,7 +108,7 @@ impl Eligibility {
     /// Decides whether the index is updated with the next [`refresh`](Self::refresh), or left
     /// alone.
     pub(crate) fn use_index(&mut self, indexed: bool) {
-        self.indexed = indexed;
+        self.indexed = indexed && self.episodes.is_none();
     }
 
     /// Builds the index, unless it is in use.
@@ -99,7 +116,7 @@ impl Eligibility {
     /// Returns `false` if a lane was relocated meanwhile; the ranges then are those of its new
     /// memory.
     pub(crate) fn build_index(&mut self) -> bool {
-        if self.indexed {
+        if self.indexed || self.episodes.is_some() {
             return true;
         }
         self.indexed = true;
@@ -126,17 +143,25 @@ impl Eligibility {
         })
     }
 
+    /// Returns the complete episodes, if these are drawn.
+    pub(crate) fn episodes(&self) -> Option<&EpisodeIndex> {
+        self.episodes.as_ref()
+    }
+
     /// Returns the index of starts. It is up to date if it is [in use](Self::is_indexed).
     pub(crate) fn starts(&self) -> &StartIndex {
         &self.starts
     }
 
     /// Returns whether a transition starts at a readable row, and with `windows` whether its window
-    /// is eligible too. Without the index it reads the headers of two rows.
+    /// is eligible too. Without an index it reads the headers of two rows.
     pub(crate) fn accepts(&self, lane: usize, seq: u64, windows: bool) -> bool {
         let Some(range) = self.ranges.get(lane) else { return false };
         if !range.candidates().contains(&seq) {
             return false;
+        }
+        if let Some(episodes) = &self.episodes {
+            return episodes.beginning_at(lane, seq).is_some();
         }
         if windows || self.indexed {
             return u32::try_from(lane).is_ok_and(|lane| self.starts.contains(lane, seq));
@@ -150,6 +175,9 @@ impl Eligibility {
     /// Returns whether rows that are not published yet decide whether a readable transition is
     /// eligible: its window, or the end of its episode, lies beyond the newest row.
     pub(crate) fn is_undecided(&self, lane: usize, seq: u64) -> bool {
+        if let Some(episodes) = &self.episodes {
+            return episodes.goes_on_from(lane, seq);
+        }
         let (Some(range), Some(lane)) = (self.ranges.get(lane), self.lanes.get(lane)) else {
             return false;
         };

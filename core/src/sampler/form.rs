@@ -5,6 +5,7 @@ use super::episodes::WholeEpisodes;
 use super::options::{Boundary, SamplerOptions};
 use super::selector::Selector;
 use crate::error::FormError;
+use crate::priority::PriorityOptions;
 
 /// Form of the items of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -92,6 +93,17 @@ impl Sequence {
 }
 
 impl Form {
+    /// Returns the [stride](crate::PriorityOptions::stride) of the priorities of items of this
+    /// form. A handle that sets priorities for them needs it.
+    #[must_use]
+    pub fn priority_stride(self) -> u32 {
+        match self {
+            Self::Transitions => 1,
+            Self::Sequence(of) => of.stride,
+            Self::Episodes(_) => PriorityOptions::EPISODE_STARTS,
+        }
+    }
+
     /// Returns the sequences, if they are drawn.
     pub(super) fn sequence(self) -> Option<Sequence> {
         match self {
@@ -144,9 +156,19 @@ fn check_episodes(
     if let Some((what, _)) = refused.into_iter().find(|(_, given)| *given) {
         return Err(FormError::WithEpisodes { what });
     }
-    if options.selector != Selector::Uniform {
-        let by_priority = options.selector.priorities().is_some();
-        let selector = if by_priority { "priority" } else { options.selector.as_str() };
+    let refused = match &options.selector {
+        Selector::MaxPriority(_) => Some("the order of max_priority"),
+        Selector::MinPriority(_) => Some("the order of min_priority"),
+        Selector::Recency { .. } => Some("weights by recency"),
+        Selector::LaneWeights(_) => Some("weights of lanes"),
+        Selector::LaneStrata => Some("lane_strata"),
+        Selector::Uniform
+        | Selector::Priority(_)
+        | Selector::Fifo
+        | Selector::Lifo
+        | Selector::Table(_) => None,
+    };
+    if let Some(selector) = refused {
         return Err(FormError::EpisodesBySelector { selector });
     }
     // An episode of n transitions takes n + 1 rows.

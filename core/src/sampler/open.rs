@@ -7,7 +7,7 @@ use backcast_layout::{ClaimedReader, DType, Role, SegmentError};
 use super::Sampler;
 use super::columns::SelectedColumns;
 use super::eligibility::StartIndex;
-use super::episodes::{EpisodeDraws, EpisodeLayout};
+use super::episodes::EpisodeLayout;
 use super::form;
 use super::gate::Gate;
 use super::gather::Gather;
@@ -53,12 +53,8 @@ impl Sampler {
         let hooks = Hooks::new(goals.transpose()?);
         let (rule, starts) = starts_of(&draws, extent);
         let windows = DrawnWindows::of(&draws, &columns, rule);
-        let selector = match draws.form.sequence() {
-            Some(of) => options.selector.clone().every(of.stride),
-            None => options.selector.clone(),
-        };
-        let episodes = draws.form.episodes().map(EpisodeDraws::new);
-        let selection = Selection::open(ring, selector, (windows, starts), episodes)?;
+        let selector = options.selector.clone().every(draws.form.priority_stride());
+        let selection = Selection::open(ring, selector, (windows, starts))?;
         let learned = options.learned.as_ref().map(|of| ring.learned(of)).transpose()?;
         let slot = match ring.store().claim_reader() {
             Err(SegmentError::Unlinked { .. }) => None,

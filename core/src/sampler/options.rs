@@ -287,8 +287,8 @@ impl SamplerOptions {
         self
     }
 
-    /// Draws whole episodes, `B` of them, uniformly over the [complete](WholeEpisodes) ones;
-    /// replaces the form that was set before.
+    /// Draws whole episodes, `B` of the [complete](WholeEpisodes) ones; replaces the form that was
+    /// set before.
     ///
     /// With [`Padded`](crate::EpisodeLayout::Padded) every column is `[B, L, ...]`, with `next_*`
     /// of the observations, `mask` `[B, L]`, `length` `[B]`, and `index` and `age` `[B]` of each
@@ -297,8 +297,11 @@ impl SamplerOptions {
     /// [`Ragged`](crate::EpisodeLayout::Ragged) every column is `[N, ...]`, with `offsets`
     /// `[B + 1]`: episode `b` is `offsets[b]..offsets[b + 1]`, and the length of a batch is `N`.
     ///
-    /// Goes with selected columns, [`copy`](Self::copy), transforms and rate limiters, which count
-    /// an episode as one item. Without [`max_length`](WholeEpisodes::max_length), or ragged, the
+    /// Goes with selected columns, [`copy`](Self::copy), transforms, rate limiters, which count an
+    /// episode as one item, and with the selectors [`Uniform`](Selector::Uniform),
+    /// [`Priority`](Selector::Priority), [`Fifo`](Selector::Fifo), [`Lifo`](Selector::Lifo) and
+    /// [`Table`](Selector::Table). Those in order read every row of the ring in the worst case.
+    /// Without [`max_length`](WholeEpisodes::max_length), or ragged, the
     /// memory of a batch is known only after its draw: [`sample`](crate::Sampler::sample) returns
     /// it, and no thread draws ahead.
     #[must_use]

@@ -94,7 +94,8 @@ impl BatchPlans {
     pub(super) fn padded(&self, batch: usize, length: usize) -> BatchPlan {
         let ahead = (length as u64).saturating_sub(1);
         let (copy, extent) = (self.options.copy, WindowExtent { ahead, ..ROWS });
-        BatchPlan::padded(&self.schema, batch, length, copy, &self.columns, extent)
+        let plan = BatchPlan::padded(&self.schema, batch, length, copy, &self.columns, extent);
+        if self.has_weight { plan.with_weights((batch, 1)) } else { plan }
     }
 
     /// Returns the plan of some episodes that lie one after the other, `transitions` together.
@@ -102,6 +103,7 @@ impl BatchPlans {
         let (columns, extra) = (&self.columns, ExtraColumns::default());
         let plan =
             BatchPlan::new(&self.schema, transitions, &self.options, columns, ROWS, None, extra);
-        plan.with_offsets(episodes)
+        let plan = plan.with_offsets(episodes);
+        if self.has_weight { plan.with_weights((episodes, 0)) } else { plan }
     }
 }

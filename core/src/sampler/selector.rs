@@ -64,7 +64,7 @@ pub enum Selector {
 }
 
 impl Selector {
-    /// Gives priorities only to every `stride`-th transition of an episode, as sequences need them.
+    /// Gives priorities only to every `stride`-th transition of an episode.
     pub(super) fn every(self, stride: u32) -> Self {
         match self {
             Self::Priority(options) => Self::Priority(options.stride(stride)),

@@ -61,17 +61,21 @@ class Sequence:
 
 @dataclass(frozen=True)
 class WholeEpisodes:
-    """Draw whole episodes, ``B`` of them, uniformly over the complete ones within capacity.
+    """Draw whole episodes, ``B`` of the complete ones within capacity.
 
     An episode is complete if it terminated or was truncated and its first row is within capacity.
     One exception: the first episode after a restart or a change of writers follows a GAP in its
     lane, and counts only if the episode before it ended, and while the ring holds that end. After
     one that was broken off it never counts, since its rows may continue that. The first episode of
-    a new ring has no GAP before it, and counts. Whole episodes are drawn uniformly, and go with
-    ``columns``, ``copy`` and ``transform``; a rate limiter counts each as one item. For another
-    selector, such as :class:`Epoch`, draw ``Sequence(length)`` of the longest episode's length.
-    ``out`` and :meth:`Sampler.batches` need ``"padded"`` with ``max_length``, since other batches
-    vary in size.
+    a new ring has no GAP before it, and counts.
+
+    They are drawn uniformly, or by ``select="fifo"``, ``"lifo"``, :class:`Priority`,
+    :class:`Epoch` or :class:`Consume`, and go with ``columns``, ``copy``, ``share`` and
+    ``transform``; a rate limiter counts each as one item. The priority of an episode is that of its
+    first transition: ``batch.index`` of padded ones, ``batch.index[batch["offsets"][:-1]]`` of
+    ragged ones. A table, of priorities or of claims, serves one form; give another form another
+    ``table``. ``out`` and :meth:`Sampler.batches` need ``"padded"`` with ``max_length``, since
+    other batches vary in size.
 
     Parameters
     ----------

@@ -73,7 +73,10 @@ const REMEDIES: [(&str, &str); 38] = [
          form=bc.WholeEpisodes(\"padded\", max_length=...)",
     ),
     ("or leave the form out", "or leave form out"),
-    ("leave the selector out", "leave select out"),
+    (
+        "choose uniform, priority, fifo, lifo, epoch or consume",
+        "give select=\"fifo\", \"lifo\", bc.Priority(), bc.Epoch() or bc.Consume()",
+    ),
     (
         "draw sequences as long as the longest episode",
         "give form=bc.Sequence(length) as long as the longest episode",

@@ -260,16 +260,22 @@ def check_goals(ring: Ring, options: Options, batch: Arrays, index: list[Index])
     return np.array(goals), np.array(relabelled)
 
 
-def check_episodes(ring: Ring, options: Options, batch: Arrays, size: int) -> None:
-    """Compare a batch of whole episodes with the model."""
-    form = options["form"]
-    most, ragged = form.get("max_length", math.inf), form["layout"] == "ragged"
-    whole = {
+def whole_episodes(ring: Ring, options: Options) -> dict[Index, int]:
+    """Return the first transitions and the lengths of the episodes that may be drawn."""
+    most = options["form"].get("max_length", math.inf)
+    return {
         (n, first): length
         for n, lane in enumerate(ring.lanes)
         for first, length in lane.whole_episodes()
         if length <= most
     }
+
+
+def check_episodes(ring: Ring, options: Options, batch: Arrays, size: int) -> list[Index]:
+    """Compare a batch of whole episodes with the model. Return their first transitions."""
+    form = options["form"]
+    ragged, whole = form["layout"] == "ragged", whole_episodes(ring, options)
+    batch = {key: values for key, values in batch.items() if key != "weight"}
     index = pairs(batch["index"])
     firsts = [index[at] for at in batch["offsets"][:-1]] if ragged else index
     require(len(firsts), size, "episodes of the batch")
@@ -282,7 +288,7 @@ def check_episodes(ring: Ring, options: Options, batch: Arrays, size: int) -> No
     flat = expected_batch(ring, plain, rows)
     if ragged:
         compare(batch, flat | {"offsets": np.cumsum([0, *lengths])})
-        return
+        return firsts
     places = form.get("max_length") or max(lengths)
     mask = np.arange(places) < np.array(lengths)[:, None]
     expected: Arrays = {"mask": mask, "length": np.array(lengths, np.int64)}
@@ -298,3 +304,4 @@ def check_episodes(ring: Ring, options: Options, batch: Arrays, size: int) -> No
                 if length < places:
                     expected[key][at, length] = last[at]
     compare(batch, expected)
+    return firsts

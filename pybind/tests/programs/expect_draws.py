@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -13,6 +12,7 @@ from batches import (
     check_episodes,
     compare,
     form_of,
+    whole_episodes,
     window_by_column,
     windows_of,
     without_tag,
@@ -24,6 +24,7 @@ from world import Expect, MismatchError, Outcome, Ring, Sampler, Step, World, re
 
 BY_PRIORITY = ("Priority", "Largest", "Smallest")
 CLAIMS = ("Epoch", "Consume")
+OF_EPISODES = ("uniform", "fifo", "lifo", "Priority", *CLAIMS)
 
 
 def kind_of(options: Options) -> str:
@@ -51,7 +52,9 @@ def priorities_of(ring: Ring, own: Sampler) -> Priorities | None:
 
 
 def eligible(ring: Ring, options: Options) -> list[Index]:
-    """List the transitions that a sampler may draw."""
+    """List the transitions, or first ones of whole episodes, that a sampler may draw."""
+    if form_of(options, "WholeEpisodes"):
+        return list(whole_episodes(ring, options))
     asked = windows_of(options)
     return [(n, seq) for n, seq in ring.drawable() if asked.is_drawn(ring.lanes[n], seq)]
 
@@ -68,7 +71,8 @@ def refused(ring: Ring, options: Options) -> str | None:
         wrong |= not 1 <= sequence.get("stride", 1) <= sequence["length"]
     elif episodes:
         wrong |= not 1 <= episodes.get("max_length", 1) < ring.lane_capacity
-        wrong |= others or bool(options.get("learned")) or kind != "uniform" or boundary != "mask"
+        wrong |= others or bool(options.get("learned")) or boundary != "mask"
+        wrong |= kind not in OF_EPISODES
         # A window of single rows by column only selects columns.
         by_column = isinstance(history, dict) and "first" in history.values()
         wrong |= asked.history is not None or by_column
@@ -82,6 +86,9 @@ def table_of(ring: Ring, options: Options) -> Priorities | Claims | None:
     select, kind = options.get("select", {}), kind_of(options)
     if kind in BY_PRIORITY:
         stride = windows_of(options).stride or 1
+        if form_of(options, "WholeEpisodes"):
+            # Only the first transition of an episode has one.
+            stride = 2**32 - 1
         rows = -(-ring.lane_capacity // 8) * 8
         return Priorities(select.get("alpha", 0.6), select.get("eps", 1e-6), rows, stride)
     if kind in CLAIMS:
@@ -242,10 +249,6 @@ def is_plain(options: Options) -> bool:
 def chance_of_rows(world: World, own: Sampler, size: int) -> Expect | None:
     """Say how a draw may end that the limiter lets through."""
     ring, kind = world.rings[own.ring], kind_of(own.options)
-    if form := form_of(own.options, "WholeEpisodes"):
-        most = form.get("max_length", math.inf)
-        lengths = [n for lane in ring.lanes for _, n in lane.whole_episodes() if n <= most]
-        return Expect(None if lengths else "SampleError")
     if claims := claims_of(ring, own):
         return chance_of_claims(world, own, claims, size)
     found = eligible(ring, own.options)
@@ -268,8 +271,9 @@ def chance_of_rows(world: World, own: Sampler, size: int) -> Expect | None:
 
 def chance_of_claims(world: World, own: Sampler, claims: Claims, size: int) -> Expect | None:
     ring, asked = world.rings[own.ring], windows_of(own.options)
-    if asked.stride is not None or asked.boundary != "mask" or claims.loose:
-        # Which windows a pass leaves out is not followed.
+    some = bool(own.options.get("form")) or asked.boundary != "mask"
+    if some or claims.loose:
+        # Which windows or episodes a pass leaves out is not followed.
         claims.loose = True
         if not claims.renewed:
             return Expect(perhaps=("WaitTimeoutError",))
@@ -297,10 +301,8 @@ def check_draw(world: World, own: Sampler, batch: Arrays, size: int) -> None:
         return
     own.sampled += size
     batch = without_tag(options, batch)
-    if form_of(options, "WholeEpisodes"):
-        check_episodes(ring, options, batch, size)
-        return
-    index = check_batch(ring, options, batch, size)
+    of_episodes = form_of(options, "WholeEpisodes")
+    index = (check_episodes if of_episodes else check_batch)(ring, options, batch, size)
     if table := priorities_of(ring, own):
         check_priorities(ring, own, table, batch, index, number)
     elif kind in ("fifo", "lifo"):

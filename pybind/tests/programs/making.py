@@ -18,6 +18,7 @@ from expect_waits import ended
 from expect_writers import held_back
 from making_options import (
     Dice,
+    episode_options,
     learned_columns,
     limits,
     ring_options,
@@ -366,7 +367,7 @@ class Maker(Dice):
             return
         (key, ring), name = chosen, self.name("s")
         by = self.choice(sorted(ring.handles))
-        options = self.choice((sequence_options, window_options))(self, ring)
+        options = self.choice((sequence_options, window_options, episode_options))(self, ring)
         there, every = len(eligible(ring, options)), windows_of(options).stride or 1
         smallest = {"kind": "Smallest", "alpha": 1.0, "eps": 0.5, "table": f"sweep{every}"}
         others = ({"kind": "fifo"}, {"kind": "lifo"}, {"kind": "Epoch", "table": "sweep"})

@@ -104,7 +104,6 @@ def episode_options(dice: Dice, ring: Ring) -> Options:
     form |= dice.maybe(0.5, max_length=dice.randint(1, 6))
     made: Options = {"form": form} | dice.maybe(0.4, copy=True)
     made |= dice.maybe(0.2, columns=dice.some(names_of(ring)))
-    made |= dice.maybe(0.05, select=select(dice, ring))
     return made | dice.maybe(0.1, **window_options(dice, ring))
 
 
@@ -144,8 +143,7 @@ def sampler_options(dice: Dice, ring: Ring) -> Options:
     kind = dice.choices((window_options, sequence_options, episode_options), (6, 3, 1))[0]
     made = kind(dice, ring) | dice.maybe(0.15, transform=True)
     is_window, is_episode = kind is window_options, kind is episode_options
-    if not is_episode:
-        made |= dice.maybe(0.75, select=select(dice, ring))
+    made |= dice.maybe(0.75, select=select(dice, ring))
     if "form" in made and "alpha" in made.get("select", {}) and dice.chance(0.9):
         # Tables of priorities have a stride.
         made["select"]["table"] += f"every{made['form'].get('stride', made['form'].get('length'))}"

@@ -171,6 +171,43 @@ def test_columns_copies_transforms_and_states() -> None:
         assert_equal(first.sample(3), again.sample(3))
 
 
+@pytest.mark.parametrize("layout", ["padded", "ragged"])
+def test_selectors_choose_among_whole_episodes(layout: Any) -> None:
+    buf, form = uneven(), bc.WholeEpisodes(layout)
+
+    def lengths_of(batch: bc.Batch) -> list[int]:
+        found = batch["length"] if layout == "padded" else np.diff(batch["offsets"])
+        return [int(length) for length in found]
+
+    assert lengths_of(buf.sampler(form=form, select="fifo").sample(5)) == [1, 2, 3, 4, 5]
+    assert lengths_of(buf.sampler(form=form, select="lifo").sample(3)) == [24, 23, 22]
+    epochs = [buf.sampler(form=form, select=bc.Epoch(table=layout)) for _ in range(2)]
+    a_pass = [length for epoch in epochs for length in lengths_of(epoch.sample(12))]
+    assert sorted(a_pass) == list(range(1, 25)) != a_pass
+    queue = buf.sampler(form=form, select=bc.Consume(table=f"new-{layout}"))
+    assert lengths_of(queue.sample(24)) == list(range(1, 25))
+    with pytest.raises(bc.WaitTimeoutError):
+        queue.sample(1, timeout=0)
+
+
+@pytest.mark.parametrize("layout", ["padded", "ragged"])
+def test_episodes_have_the_priority_of_their_first_transition(layout: Any) -> None:
+    buf, form = uneven(), bc.WholeEpisodes(layout)
+    by_return = bc.Priority(alpha=1.0, eps=0.0, beta=1.0, table=layout)
+    sampler = buf.sampler(seed=3, form=form, select=by_return)
+    batch = sampler.sample(400)
+    assert batch["weight"].shape == (400,)
+    first = batch.index if layout == "padded" else batch.index[batch["offsets"][:-1]]
+    is_odd = np.isin(first, first[::2])
+    assert sampler.update_priorities(first, np.where(is_odd, 4.0, 1.0)) == 0
+    assert sampler.update_priorities(first[:3] + 1, [9.0] * 3) > 0, "others have none"
+    state = sampler.state()
+    again = buf.sampler(state=state)
+    assert_equal(sampler.sample(4), again.sample(4))
+    with pytest.raises(bc.BackcastError):
+        buf.sampler(select=by_return)
+
+
 def test_what_does_not_go_with_episodes_is_refused_with_a_remedy() -> None:
     buf = filled()
     refused: list[tuple[dict[str, Any], str]] = [
@@ -183,13 +220,13 @@ def test_what_does_not_go_with_episodes_is_refused_with_a_remedy() -> None:
         with pytest.raises(SampleError, match=rf"\b{part}\b.*\bform\b"):
             buf.sampler(form=bc.WholeEpisodes("padded"), **settings)
     selectors: list[tuple[Any, str]] = [
-        (bc.Priority(), "priority"),
         (bc.Largest(), "priority"),
-        (bc.Epoch(), "epoch"),
-        ("lifo", "lifo"),
+        (bc.Recency(5), "recency"),
+        (bc.LaneWeights([1]), "lanes"),
+        ("lane_strata", "lane_strata"),
     ]
     for select, name in selectors:
-        with pytest.raises(SampleError, match=rf"\b{name}\b.*\bselect\b.*\bSequence\b"):
+        with pytest.raises(SampleError, match=rf"{name}\b.*\bselect\b.*\bSequence\b"):
             buf.sampler(form=bc.WholeEpisodes("padded"), select=select)
     with pytest.raises(SampleError, match=r"\bmax_length\b.*\b400\b.*\b1\b.*\b399\b"):
         buf.sampler(form=bc.WholeEpisodes("padded", max_length=400))

@@ -2,64 +2,17 @@
 
 use std::sync::Arc;
 
-use super::index::EpisodeRows;
 use super::pieces::{EpisodePlaces, Piece};
-use super::{EpisodeDraws, EpisodeLayout, WholeEpisodes};
+use super::{EpisodeLayout, WholeEpisodes};
 use crate::error::{FormError, SampleError};
 use crate::index::RowIndex;
-use crate::ring::lane_inspection::MAX_RELOCATIONS;
 use crate::sampler::batch::{Batch, BatchBuffers};
-use crate::sampler::eligibility::{Eligibility, number};
-use crate::sampler::gather::{BatchRequest, MAX_ATTEMPTS, MissingRows};
+use crate::sampler::eligibility::CompleteEpisode;
+use crate::sampler::gather::{BatchRequest, MissingRows};
 use crate::sampler::plan::BatchPlan;
 use crate::sampler::plans::BatchPlans;
-use crate::sampler::stream::DrawStream;
+use crate::sampler::selection::OpenItem;
 use crate::sampler::{MAX_BATCH, Sampler};
-use crate::wait::WaitStart;
-
-/// Item whose episode is to be drawn.
-#[derive(Clone, Copy)]
-pub(in crate::sampler) struct OpenItem {
-    item: usize,
-    /// Next attempt of the RNG.
-    attempt: u32,
-}
-
-impl EpisodeDraws {
-    /// Chooses a complete episode for every open item, uniformly among those of this moment.
-    pub(in crate::sampler) fn choose(
-        &mut self,
-        stream: &DrawStream,
-        eligibility: &mut Eligibility,
-        open: &mut [OpenItem],
-    ) -> Result<Vec<EpisodeRows>, SampleError> {
-        let (rng, batch) = (stream.rng(), stream.number());
-        let Self { options, index } = self;
-        for _ in 0..MAX_RELOCATIONS {
-            eligibility.refresh_ranges();
-            let whole = index.refresh(eligibility.lanes(), eligibility.ranges());
-            if whole && (index.total() > 0 || !eligibility.is_overtaken()) {
-                break;
-            }
-        }
-        let total = index.total();
-        if total == 0 {
-            let (max_length, rows) = (options.max_length, eligibility.ranges().readable_rows());
-            return Err(FormError::NoneComplete { max_length, rows }.into());
-        }
-        let mut draw = |open: &mut OpenItem| loop {
-            if open.attempt >= MAX_ATTEMPTS {
-                return Err(SampleError::Outrun { attempts: MAX_ATTEMPTS });
-            }
-            let drawn = rng.below(total, batch, number(open.item), open.attempt);
-            open.attempt += 1;
-            if let Some(episode) = drawn.and_then(|n| index.nth(n)) {
-                return Ok(episode);
-            }
-        };
-        open.iter_mut().map(&mut draw).collect()
-    }
-}
 
 impl Sampler {
     /// Draws whole episodes into memory of a fixed size. Returns the attempts that it took.
@@ -72,8 +25,8 @@ impl Sampler {
         let length = whole.and_then(WholeEpisodes::fixed_length).ok_or(FormError::VaryingSize)?;
         let length = length as usize;
         let places = EpisodePlaces::Padded;
-        let mut open = all_open(plan.batch());
-        let mut episodes = self.selection.choose_episodes(&self.stream, &mut open)?;
+        let mut open = OpenItem::all(plan.batch());
+        let mut episodes = self.selection.choose_episodes(&mut self.stream, &mut open)?;
         let found = self.gather_episodes(&episodes, &places, plan, arenas)?;
         let mut attempts = open.len() as u64;
         keep_missing(&mut open, &found);
@@ -88,6 +41,7 @@ impl Sampler {
             }
             places.write(&episodes, plan, arenas);
         }
+        self.selection.write_weights(self.stream.number(), None, plan, arenas);
         Ok(attempts)
     }
 
@@ -99,32 +53,34 @@ impl Sampler {
         if !(1..=MAX_BATCH).contains(&batch) {
             return Err(SampleError::BadBatchSize { asked: batch, limit: MAX_BATCH });
         }
-        self.follow_notices()?;
         let lapped_before = self.lapped();
-        if self.gate.is_limited() {
-            self.gate.take_turn(&self.ring, (batch, false), WaitStart::now())?;
-        }
-        let mut drawn = self.drawn_episodes(batch).inspect_err(|_| {
-            self.gate.give_back(batch as u64);
+        let mut drawn = self.draw_batch(batch, None, |sampler| {
+            let (mut drawn, attempts) = sampler.drawn_episodes(batch)?;
+            let plan = Arc::clone(drawn.plan());
+            let (number, mut arenas) = (sampler.stream.number(), drawn.buffers());
+            sampler.selection.write_weights(number, None, &plan, &mut arenas);
+            sampler.hooks.transform(&sampler.gate, &plan, &mut arenas, batch);
+            Ok((drawn, attempts))
         })?;
         let plan = Arc::clone(drawn.plan());
-        let mut arenas = drawn.buffers();
-        self.hooks.transform(&self.gate, &plan, &mut arenas, batch);
-        self.end_batch(batch, lapped_before, &plan, &arenas);
+        self.end_batch(batch, lapped_before, &plan, &drawn.buffers());
         Ok(drawn)
     }
 
-    fn drawn_episodes(&mut self, batch: usize) -> Result<Batch, SampleError> {
-        let mut pieces = self.pieces(all_open(batch), None, &mut 0)?;
+    /// Returns a batch of episodes, and the attempts that it took.
+    fn drawn_episodes(&mut self, batch: usize) -> Result<(Batch, u64), SampleError> {
+        let mut attempts = 0;
+        let mut pieces = self.pieces(OpenItem::all(batch), None, &mut attempts)?;
         if pieces.len() == 1 {
             // The first piece has all episodes, in order.
             if let Some(piece) = pieces.pop() {
-                return Ok(piece.batch);
+                return Ok((piece.batch, attempts));
             }
         }
         let mut whole: Vec<_> = pieces.iter().flat_map(Piece::whole).collect();
         whole.sort_unstable_by_key(|(item, _)| *item);
-        let episodes: Vec<EpisodeRows> = whole.into_iter().map(|(_, episode)| episode).collect();
+        let episodes: Vec<CompleteEpisode> =
+            whole.into_iter().map(|(_, episode)| episode).collect();
         let (mut drawn, places) = memory_of(&self.gather.plans, &episodes, None)?;
         let plan = Arc::clone(drawn.plan());
         let mut arenas = drawn.buffers();
@@ -132,7 +88,7 @@ impl Sampler {
             piece.copy_to(&places, &plan, &mut arenas);
         }
         places.write(&episodes, &plan, &mut arenas);
-        Ok(drawn)
+        Ok((drawn, attempts))
     }
 
     /// Gathers an episode for every open item. Episodes that a writer overwrites meanwhile are
@@ -145,9 +101,9 @@ impl Sampler {
     ) -> Result<Vec<Piece>, SampleError> {
         let mut pieces = Vec::new();
         while !open.is_empty() {
-            let episodes = self.selection.choose_episodes(&self.stream, &mut open)?;
+            let episodes = self.selection.choose_episodes(&mut self.stream, &mut open)?;
             *attempts += open.len() as u64;
-            let items = open.iter().map(|open| open.item).collect();
+            let items = open.iter().map(OpenItem::item).collect();
             let (mut batch, places) = memory_of(&self.gather.plans, &episodes, length)?;
             let plan = Arc::clone(batch.plan());
             let found = self.gather_episodes(&episodes, &places, &plan, &mut batch.buffers())?;
@@ -160,16 +116,16 @@ impl Sampler {
     /// Gathers the rows of some episodes, and returns which were whole after the copy.
     fn gather_episodes(
         &mut self,
-        episodes: &[EpisodeRows],
+        episodes: &[CompleteEpisode],
         places: &EpisodePlaces,
         plan: &BatchPlan,
         arenas: &mut [&mut [u8]],
     ) -> Result<Vec<bool>, SampleError> {
-        let row = |of: &EpisodeRows, step| RowIndex::new(of.lane, of.first + step).0;
+        let row = |of: &CompleteEpisode, step| RowIndex::new(of.lane, of.first + step).0;
         let index: Vec<i64> = match places {
             EpisodePlaces::Padded => episodes.iter().map(|of| row(of, 0)).collect(),
             EpisodePlaces::Ragged(_) => {
-                let rows = |of: &EpisodeRows| {
+                let rows = |of: &CompleteEpisode| {
                     let of = *of;
                     (0..of.length).map(move |step| row(&of, step))
                 };
@@ -200,7 +156,7 @@ impl Sampler {
 /// Returns memory for some episodes, of `length` places each if that is given.
 fn memory_of(
     plans: &BatchPlans,
-    episodes: &[EpisodeRows],
+    episodes: &[CompleteEpisode],
     length: Option<usize>,
 ) -> Result<(Batch, EpisodePlaces), SampleError> {
     let Some(WholeEpisodes { layout, .. }) = plans.options.form.episodes() else {
@@ -230,10 +186,6 @@ fn memory_of(
         }
     };
     Ok((Batch::of(Arc::new(plan), &plans.varying)?, places))
-}
-
-fn all_open(batch: usize) -> Vec<OpenItem> {
-    (0..batch).map(|item| OpenItem { item, attempt: 0 }).collect()
 }
 
 /// Keeps the items whose episodes were not found.

@@ -1,15 +1,10 @@
-//! Draws of whole episodes: which episodes are complete, and batches of them.
+//! Batches of whole episodes.
 //!
-//! A draw picks an episode uniformly among the complete ones of the index, and gathers its rows by
-//! name with the one gather engine. An episode that a writer overwrites meanwhile is drawn again.
+//! The selection chooses complete episodes, and their rows are gathered by name with the one gather
+//! engine. An episode that a writer overwrites meanwhile is drawn again.
 
 mod draw;
-mod index;
 mod pieces;
-
-pub(super) use self::draw::OpenItem;
-use self::index::EpisodeIndex;
-pub(super) use self::index::EpisodeRows;
 
 /// Arrangement of the episodes of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,7 +36,13 @@ impl EpisodeLayout {
     }
 }
 
-/// Draws of whole episodes instead of transitions, uniform over the complete ones.
+/// Draws of whole episodes instead of transitions.
+///
+/// The selector chooses among the complete ones: uniformly, by priority, oldest or newest first, or
+/// each once from a table. The priority of an episode is that of its first transition; `index` names
+/// that one for padded episodes, and for ragged ones its place is in `offsets`. A table of
+/// priorities has the [stride](crate::PriorityOptions::stride) of whole episodes, and serves no
+/// transitions.
 ///
 /// An episode is complete if it terminated or was truncated, its FINAL row is published, and its
 /// first row is within capacity. One that began after a GAP, as the first one of a writer that
@@ -81,21 +82,6 @@ impl WholeEpisodes {
     /// Returns the places of every item, if all batches of one size need equal memory.
     pub(super) fn fixed_length(self) -> Option<u32> {
         self.max_length.filter(|_| self.layout == EpisodeLayout::Padded)
-    }
-}
-
-/// State of a sampler that draws whole episodes.
-#[derive(Debug)]
-pub(super) struct EpisodeDraws {
-    options: WholeEpisodes,
-    index: EpisodeIndex,
-}
-
-impl EpisodeDraws {
-    /// Returns the state of a sampler of whole episodes.
-    pub(super) fn new(options: WholeEpisodes) -> Self {
-        let index = EpisodeIndex::new(options.max_length.map_or(u64::MAX, u64::from));
-        Self { options, index }
     }
 }
 

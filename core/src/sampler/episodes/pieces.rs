@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::index::EpisodeRows;
 use crate::sampler::batch::{Batch, BatchBuffers};
+use crate::sampler::eligibility::CompleteEpisode;
 use crate::sampler::plan::{ArenaField, BatchPlan, Source};
 
 /// Places of the episodes of a batch in its arenas.
@@ -32,7 +32,7 @@ impl EpisodePlaces {
     /// Stores the lengths of padded items, or the offsets of ragged ones.
     pub(super) fn write(
         &self,
-        episodes: &[EpisodeRows],
+        episodes: &[CompleteEpisode],
         plan: &BatchPlan,
         arenas: &mut [&mut [u8]],
     ) {
@@ -56,14 +56,14 @@ pub(super) struct Piece {
     pub(super) places: EpisodePlaces,
     /// Numbers of the episodes in the batch that is to be filled.
     pub(super) items: Vec<usize>,
-    pub(super) episodes: Vec<EpisodeRows>,
+    pub(super) episodes: Vec<CompleteEpisode>,
     /// Which of them were whole after the copy.
     pub(super) found: Vec<bool>,
 }
 
 impl Piece {
     /// Returns the episodes that were whole, with their numbers.
-    pub(super) fn whole(&self) -> impl Iterator<Item = (usize, EpisodeRows)> {
+    pub(super) fn whole(&self) -> impl Iterator<Item = (usize, CompleteEpisode)> {
         let all = self.items.iter().zip(&self.episodes).zip(&self.found);
         all.filter(|(_, found)| **found).map(|((item, episode), _)| (*item, *episode))
     }

@@ -12,8 +12,10 @@ use crate::error::{FormError, SampleError};
 use crate::{
     AutoresetMode, Batch, BatchesOptions, Boundary, ColumnWindows, DType, Discount, GoalStrategy,
     Hindsight, LanePolicy, PriorityOptions, Ring, RingOptions, Role, RowIndex, SamplerOptions,
-    SamplerState, Schema, Selector, StepColumns, Writer, WriterOptions,
+    SamplerState, Schema, Selector, StepColumns, TableOptions, Writer, WriterOptions,
 };
+
+mod selectors;
 
 fn schema() -> Schema {
     Schema::builder()
@@ -417,8 +419,8 @@ fn what_does_not_go_with_episodes_is_refused_with_a_remedy() {
             SamplerState { stride: 3, ..ring.sampler(seeded.clone()).unwrap().state() }.into(),
             "a stride",
         ),
-        (seeded.clone().priority(priority), "priority is one"),
-        (seeded.clone().selector(Selector::Lifo), "lifo is one"),
+        (seeded.clone().selector(Selector::MaxPriority(priority)), "the order of max_priority"),
+        (seeded.clone().selector(Selector::LaneStrata), "do not go with lane_strata"),
         (seeded.clone().hindsight(goals), "hindsight"),
         (seeded.clone().episodes(WholeEpisodes::padded().max_length(0)), "max_length is 0; give 1"),
     ];
@@ -464,14 +466,30 @@ fn episodes_that_a_live_writer_overwrites_are_drawn_again() {
         });
         let _stop = Stop(&stop);
         let fixed = WholeEpisodes::padded().max_length(37);
-        let all = [WholeEpisodes::padded(), WholeEpisodes::ragged(), fixed];
-        let mut samplers =
-            all.map(|of| model.ring.sampler(SamplerOptions::seeded(5).episodes(of)).unwrap());
-        while samplers.iter().any(|sampler| sampler.lapped() < 200) {
-            for (sampler, of) in samplers.iter_mut().zip(all) {
+        let (padded, ragged) = (WholeEpisodes::padded(), WholeEpisodes::ragged());
+        let priority = Selector::Priority(PriorityOptions::alpha(0.5));
+        let all = [
+            (padded, Selector::Uniform),
+            (ragged, Selector::Uniform),
+            (fixed, Selector::Uniform),
+            (fixed, Selector::Fifo),
+            (padded, priority),
+            (ragged, Selector::Table(TableOptions::epoch("epoch"))),
+            (padded, Selector::Table(TableOptions::consume("consume"))),
+        ];
+        let mut samplers = all.clone().map(|(of, selector)| {
+            let options = SamplerOptions::seeded(5).episodes(of).selector(selector);
+            model.ring.sampler(options).unwrap()
+        });
+        // Claimed episodes are often overwritten before they are gathered, and count as skipped.
+        while samplers[..4].iter().any(|sampler| sampler.lapped() < 50) {
+            for (sampler, (of, _)) in samplers.iter_mut().zip(&all) {
                 match sampler.sample(24) {
                     Ok(batch) => drop(episodes_of(&batch, of.layout)),
-                    Err(SampleError::Form(FormError::NoneComplete { .. })) => {}
+                    Err(
+                        SampleError::Form(FormError::NoneComplete { .. })
+                        | SampleError::TooFew { .. },
+                    ) => {}
                     Err(error) => panic!("{error}"),
                 }
             }

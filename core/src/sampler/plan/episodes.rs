@@ -67,6 +67,12 @@ impl BatchPlan {
         self.with_field(key::OFFSETS, DType::I64, Source::Offsets, (episodes + 1, 0))
     }
 
+    /// Adds the importance weights of some episodes: how many there are, and how many belong to an
+    /// item of the batch.
+    pub(crate) fn with_weights(self, places: (usize, usize)) -> Self {
+        self.with_field(key::WEIGHT, DType::F32, Source::Weight, places)
+    }
+
     /// Returns whether the batch holds ragged episodes, which have `offsets`.
     pub(crate) fn is_ragged(&self) -> bool {
         self.fields.iter().any(|field| matches!(field.source, Source::Offsets))

@@ -1,6 +1,7 @@
 //! Selection of the rows of a batch: which may be drawn, and the selector that chooses among them.
 
 mod claimed;
+mod episodes;
 mod extremes;
 #[cfg(test)]
 mod model;
@@ -11,10 +12,10 @@ mod windows;
 
 use std::ops::Range;
 
+pub(super) use self::episodes::OpenItem;
 use self::selector_state::SelectorState;
 pub(super) use self::windows::DrawnWindows;
 use super::eligibility::{Candidate, Eligibility, NO_DRAW, StartIndex, number};
-use super::episodes::{EpisodeDraws, EpisodeRows, OpenItem};
 use super::gather::MAX_ATTEMPTS;
 use super::options::Boundary;
 use super::plan::BatchPlan;
@@ -22,7 +23,7 @@ use super::prioritised::PrioritisedDraws;
 use super::rng::CounterRng;
 use super::selector::Selector;
 use super::stream::DrawStream;
-use crate::error::{FormError, PriorityError, SampleError};
+use crate::error::{PriorityError, SampleError};
 use crate::priority::{Priorities, PriorityOptions, check_beta};
 use crate::ring::Ring;
 use crate::table_lock::LockLimits;
@@ -39,8 +40,6 @@ pub(super) struct Selection {
     windows: DrawnWindows,
     /// State of the selector; `None` for uniform draws.
     selector: Option<Box<SelectorState>>,
-    /// Draws whole episodes in place of transitions.
-    episodes: Option<Box<EpisodeDraws>>,
 }
 
 impl Selection {
@@ -49,11 +48,13 @@ impl Selection {
         ring: &Ring,
         selector: Selector,
         (windows, starts): (DrawnWindows, StartIndex),
-        episodes: Option<EpisodeDraws>,
     ) -> Result<Self, SampleError> {
         let selector = SelectorState::open(ring, selector, windows.leave_out())?.map(Box::new);
-        let (eligibility, episodes) = (Eligibility::new(ring, starts), episodes.map(Box::new));
-        Ok(Self { eligibility, windows, selector, episodes })
+        let mut eligibility = Eligibility::new(ring, starts);
+        if let Some(of) = windows.episodes() {
+            eligibility = eligibility.of_episodes(of.max_length.map_or(u64::MAX, u64::from));
+        }
+        Ok(Self { eligibility, windows, selector })
     }
 
     /// Returns the windows of drawn transitions.
@@ -234,25 +235,9 @@ impl Selection {
         let claimed = of.claimed_in_words();
         match self.windows.left_out_in_words() {
             Some(left_out) if !claimed.is_empty() => format!("{claimed}; {left_out}"),
+            Some(left_out) if self.has_episodes() => left_out,
             _ => claimed,
         }
-    }
-
-    /// Returns whether whole episodes are drawn.
-    pub(super) fn has_episodes(&self) -> bool {
-        self.episodes.is_some()
-    }
-
-    /// Chooses a complete episode for every open item, uniformly among those of this moment.
-    pub(super) fn choose_episodes(
-        &mut self,
-        stream: &DrawStream,
-        open: &mut [OpenItem],
-    ) -> Result<Vec<EpisodeRows>, SampleError> {
-        let Self { eligibility, episodes: Some(episodes), .. } = self else {
-            return Err(FormError::VaryingSize.into());
-        };
-        episodes.choose(stream, eligibility, open)
     }
 
     /// Returns the options of draws in proportion to priorities; `None` for other draws.

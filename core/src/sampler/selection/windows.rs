@@ -3,7 +3,8 @@
 use crate::error::{FormError, SampleError};
 use crate::sampler::columns::SelectedColumns;
 use crate::sampler::eligibility::Eligibility;
-use crate::sampler::form::Sequence;
+use crate::sampler::episodes::WholeEpisodes;
+use crate::sampler::form::{Form, Sequence};
 use crate::sampler::options::{Boundary, DrawOptions};
 use crate::sampler::window::{RowHeaders, StartRule, Window, WindowExtent};
 
@@ -13,7 +14,7 @@ pub(in crate::sampler) struct DrawnWindows {
     /// Transitions of the longest history, at least that of the drawn one.
     history: u32,
     future: u32,
-    sequence: Option<Sequence>,
+    form: Form,
     boundary: Boundary,
     rule: StartRule,
 }
@@ -25,8 +26,13 @@ impl DrawnWindows {
         rule: StartRule,
     ) -> Self {
         let DrawOptions { future, boundary, form, .. } = *options;
-        let (history, sequence) = (columns.longest().unwrap_or(1), form.sequence());
-        Self { history, future, sequence, boundary, rule }
+        let history = columns.longest().unwrap_or(1);
+        Self { history, future, form, boundary, rule }
+    }
+
+    /// Returns the whole episodes, if they are drawn.
+    pub(super) fn episodes(&self) -> Option<WholeEpisodes> {
+        self.form.episodes()
     }
 
     /// Returns which transitions may be drawn, apart from what the boundary refuses.
@@ -41,7 +47,7 @@ impl DrawnWindows {
 
     /// Returns whether some transitions are left out for their windows.
     pub(super) fn leave_out(&self) -> bool {
-        self.boundary != Boundary::Mask || !self.rule.is_all()
+        self.boundary != Boundary::Mask || !self.rule.is_all() || self.episodes().is_some()
     }
 
     /// Returns whether the boundary accepts this window.
@@ -62,9 +68,13 @@ impl DrawnWindows {
 
     /// Returns the error that says why nothing can be drawn. O(rows).
     pub(super) fn nothing(&self, eligibility: &Eligibility) -> SampleError {
-        let Self { history, future, sequence, boundary, rule } = *self;
+        let Self { history, future, form, boundary, rule } = *self;
+        if let Some(WholeEpisodes { max_length, .. }) = form.episodes() {
+            let rows = eligibility.ranges().readable_rows();
+            return FormError::NoneComplete { max_length, rows }.into();
+        }
         let longest = eligibility.longest_run();
-        if let Some(Sequence { length, .. }) = sequence.filter(|_| longest > 0) {
+        if let Some(Sequence { length, .. }) = form.sequence().filter(|_| longest > 0) {
             let whole = boundary == Boundary::Reject;
             return FormError::NoSequence { length, whole, longest }.into();
         }
@@ -91,6 +101,10 @@ impl DrawnWindows {
     pub(super) fn left_out_in_words(&self) -> Option<String> {
         let Self { history, future, .. } = *self;
         match self.boundary {
+            _ if self.episodes().is_some() => {
+                let only = "only the first rows of complete episodes are drawn; end the episodes";
+                Some(only.to_owned())
+            }
             Boundary::Reject if history > 1 || future > 0 => Some(format!(
                 "boundary \"reject\" leaves out claimed rows whose window of history {history} and \
                  future {future} does not lie whole in one episode: ask for shorter windows, or \

@@ -16,7 +16,7 @@ mod windows;
 
 use std::sync::Arc;
 
-use backcast_core::{BatchesOptions, Form, Ring, Sampler as CoreSampler, SamplerOptions, Selector};
+use backcast_core::{BatchesOptions, Ring, Sampler as CoreSampler, SamplerOptions, Selector};
 use backcast_persist::sampler_state_json;
 use backcast_pybind_macros::exact_arguments;
 use pyo3::prelude::*;
@@ -64,9 +64,7 @@ impl Sampler {
         let spec = spec.selector(selector.clone());
         let draws = SharedSampler::new(ring, label.clone(), spec, hooks)?;
         let open = |mut settings: PrioritySettings| {
-            if let Form::Sequence(of) = windows.form() {
-                settings.options = settings.options.stride(of.stride);
-            }
+            settings.options = settings.options.stride(windows.form().priority_stride());
             SamplerPriorities::open(ring, label, settings)
         };
         let priorities = priorities.map(open).transpose()?;

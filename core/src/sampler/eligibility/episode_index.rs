@@ -12,27 +12,27 @@ use std::ops::Range;
 use backcast_layout::protocol::{Words, has_relocated, still_whole};
 use backcast_layout::{Lane, Lanes};
 
+use super::ranges::ReadableRanges;
 use crate::ring::lane_inspection::readable;
 use crate::row_flags::{FINAL, GAP, TERMINATED, TRUNCATED};
 use crate::row_header::RowHeader;
-use crate::sampler::eligibility::ReadableRanges;
 
 /// Rows read at a time.
 const CHUNK: u64 = 1024;
 
 /// Rows of a complete episode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::sampler) struct EpisodeRows {
-    pub(super) lane: u32,
+pub(crate) struct CompleteEpisode {
+    pub(crate) lane: u32,
     /// Sequence number of its first row.
-    pub(super) first: u64,
+    pub(crate) first: u64,
     /// Transitions, at least 1; the FINAL row comes after them.
-    pub(super) length: u64,
+    pub(crate) length: u64,
 }
 
 /// Complete episodes of all lanes.
 #[derive(Debug)]
-pub(super) struct EpisodeIndex {
+pub(crate) struct EpisodeIndex {
     /// Transitions of the longest episode that is kept.
     max_length: u64,
     lanes: Vec<LaneEpisodes>,
@@ -106,17 +106,35 @@ impl EpisodeIndex {
     }
 
     /// Returns the number of complete episodes.
-    pub(super) fn total(&self) -> u64 {
+    pub(crate) fn total(&self) -> u64 {
         self.ends.last().copied().unwrap_or(0)
     }
 
     /// Returns the n-th complete episode.
-    pub(super) fn nth(&self, n: u64) -> Option<EpisodeRows> {
+    pub(crate) fn nth(&self, n: u64) -> Option<CompleteEpisode> {
         let lane = self.ends.partition_point(|end| *end <= n);
         let before = lane.checked_sub(1).and_then(|l| self.ends.get(l)).copied().unwrap_or(0);
         let at = usize::try_from(n - before).ok()?;
         let LaneEpisode { first, length, .. } = *self.lanes.get(lane)?.complete.get(at)?;
-        Some(EpisodeRows { lane: u32::try_from(lane).ok()?, first, length })
+        Some(CompleteEpisode { lane: u32::try_from(lane).ok()?, first, length })
+    }
+
+    /// Returns the complete episode that begins at a row.
+    pub(crate) fn beginning_at(&self, lane: usize, row: u64) -> Option<CompleteEpisode> {
+        let complete = &self.lanes.get(lane)?.complete;
+        let at = complete.binary_search_by_key(&row, |of| of.first).ok()?;
+        let LaneEpisode { first, length, .. } = *complete.get(at)?;
+        Some(CompleteEpisode { lane: u32::try_from(lane).ok()?, first, length })
+    }
+
+    /// Returns whether the newest episode of a lane begins at a row, and may be complete once more
+    /// rows are published.
+    pub(super) fn goes_on_from(&self, lane: usize, row: u64) -> bool {
+        let run = self.lanes.get(lane).and_then(|of| of.run.as_ref());
+        run.is_some_and(|run| {
+            let begins = run.first.is_some_and(|(first, _)| first == row);
+            begins && run.next_step <= self.max_length
+        })
     }
 }
 
