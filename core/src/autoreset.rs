@@ -1,4 +1,5 @@
-//! Autoreset modes: the step in which an environment resets after an end.
+//! Autoreset modes: the step in which an environment resets after an end. The reset policy of a
+//! writer, `writer::rows::reset_policy`, decides which rows each mode makes of an end.
 
 use std::fmt;
 use std::str::FromStr;

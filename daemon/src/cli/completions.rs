@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use clap_complete::Shell;
 
 use crate::cli::console::Console;
-use crate::cli::outcome::{CommandError, Exit, NoJson};
+use crate::cli::exit_status::{CommandError, Exit, NoJson};
 
 /// Print the script that lets a shell complete commands and options.
 ///

@@ -8,7 +8,7 @@ pub(crate) use backcast_core::plumbing::printable;
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
-use crate::cli::outcome::Exit;
+use crate::cli::exit_status::Exit;
 
 /// Output stream of results or messages.
 pub trait Stream: Write {

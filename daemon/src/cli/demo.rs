@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use thiserror::Error;
 
 use crate::cli::console::Console;
-use crate::cli::outcome::{CommandError, Exit, Fails};
+use crate::cli::exit_status::{CommandError, Exit, Fails};
 
 /// Run the demo: actors trade in simulated markets while a learner improves their policy.
 ///

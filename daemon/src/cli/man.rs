@@ -9,7 +9,7 @@ use serde::Serialize;
 use thiserror::Error;
 
 use crate::cli::console::Console;
-use crate::cli::outcome::{CommandError, Exit, Fails, NoJson};
+use crate::cli::exit_status::{CommandError, Exit, Fails, NoJson};
 
 /// Print the manual page, or write one for each command.
 #[derive(Debug, clap::Args)]

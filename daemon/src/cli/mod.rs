@@ -5,10 +5,10 @@ mod column_table;
 mod completions;
 mod console;
 mod demo;
+mod exit_status;
 mod man;
 #[cfg(feature = "markets")]
 mod markets;
-mod outcome;
 mod replay;
 mod signals;
 mod terminal;
@@ -26,9 +26,9 @@ use thiserror::Error;
 use self::console::Console;
 pub use self::console::Stream;
 pub use self::demo::{DemoCall, DemoLauncher};
+use self::exit_status::{CommandError, Exit, Fails};
 #[cfg(feature = "markets")]
 use self::markets::{panel, record, sim};
-use self::outcome::{CommandError, Exit, Fails};
 use self::replay::{
     bench, clear, create, doctor, export, gc, import, limiter, load, ls, resize, rm, save, serve,
     stat, top, verify,

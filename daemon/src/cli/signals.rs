@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
 use signal_hook::{SigId, flag, low_level};
 
-use crate::cli::outcome::{CommandError, Exit, Interrupted};
+use crate::cli::exit_status::{CommandError, Exit, Interrupted};
 
 /// Interval at which a wait checks the flag.
 const PIECE: Duration = Duration::from_millis(50);

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use backcast_files::Progress;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::cli::outcome::{CommandError, Exit};
+use crate::cli::exit_status::{CommandError, Exit};
 use crate::cli::signals::Signals;
 
 /// Shows progress if stderr is a terminal, and listens to signals.

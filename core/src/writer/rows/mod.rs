@@ -1,6 +1,6 @@
 //! Rows of steps, from a step to the bytes of its rows.
 //!
-//! `append`, `extend`, `reserve` and `finish` describe their steps. [`plan`] decides what they
+//! `append`, `extend`, `reserve` and `finish` describe their steps. [`reset_policy`] decides what they
 //! become, the writer makes room for the plans, and `write` writes them. Most steps continue every
 //! lane: `fast` writes those without a plan. Tests compare both with each other and with a model of
 //! its own.
@@ -8,15 +8,15 @@
 mod episode_clock;
 mod fast;
 pub(super) mod kept;
-mod plan;
+mod reset_policy;
 mod write;
 
 #[cfg(test)]
 mod tests;
 
 pub(crate) use self::episode_clock::EpisodeClock;
-pub(super) use self::plan::{Continuation, MAX_ROWS};
-pub(crate) use self::plan::{LanePlan, LaneState, LaneStep};
+pub(super) use self::reset_policy::{Continuation, MAX_ROWS};
+pub(crate) use self::reset_policy::{LanePlan, LaneState, LaneStep};
 use crate::autoreset::AutoresetMode;
 use crate::row_flags::{TERMINATED, TRUNCATED};
 

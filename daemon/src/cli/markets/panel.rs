@@ -12,7 +12,7 @@ use serde::Serialize;
 use thiserror::Error;
 
 use crate::cli::console::{Align, Console};
-use crate::cli::outcome::{CommandError, Exit, Fails};
+use crate::cli::exit_status::{CommandError, Exit, Fails};
 use crate::cli::replay::open_error::OpenError;
 use crate::cli::replay::ring_errors::exit_of;
 use crate::objects::catalogue::{Content, Entry, ObjectState};

@@ -2,7 +2,7 @@
 
 use backcast_sim::{ConfigError, Preset};
 
-use crate::cli::outcome::{Exit, Fails};
+use crate::cli::exit_status::{Exit, Fails};
 use crate::text::parse::one_of;
 
 /// Words of `--preset`.

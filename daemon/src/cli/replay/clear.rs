@@ -4,7 +4,7 @@ use backcast_core::{Base, DropError};
 use serde::Serialize;
 
 use crate::cli::console::Console;
-use crate::cli::outcome::{CommandError, Exit, Fails};
+use crate::cli::exit_status::{CommandError, Exit, Fails};
 use crate::cli::replay::ring_errors::exit_of;
 use crate::objects::find::join;
 use crate::text::units;

@@ -10,7 +10,7 @@ use backcast_persist::PersistMode;
 use thiserror::Error;
 
 use crate::cli::console::Console;
-use crate::cli::outcome::{CommandError, Exit, Fails};
+use crate::cli::exit_status::{CommandError, Exit, Fails};
 use crate::cli::replay::limiter::LimitArgs;
 use crate::client::Client;
 use crate::objects::geometry::GeometryReport;

@@ -8,7 +8,7 @@ use backcast_persist::LoadOptions;
 use serde::Serialize;
 
 use crate::cli::console::Console;
-use crate::cli::outcome::{CommandError, Exit, Interrupted};
+use crate::cli::exit_status::{CommandError, Exit, Interrupted};
 use crate::cli::replay::format_arg::{format_of, named};
 use crate::cli::replay::snapshots::{StoreArg, is_snapshot, note_damages};
 use crate::cli::watch::Watch;

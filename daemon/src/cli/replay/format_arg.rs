@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use backcast_exchange::Format;
 use thiserror::Error;
 
-use crate::cli::outcome::{Exit, Fails};
+use crate::cli::exit_status::{Exit, Fails};
 
 /// Error of a path whose extension names no format.
 #[derive(Debug, Error)]

@@ -10,7 +10,7 @@ use serde::Serialize;
 use thiserror::Error;
 
 use crate::cli::console::Console;
-use crate::cli::outcome::{CommandError, Exit, Fails};
+use crate::cli::exit_status::{CommandError, Exit, Fails};
 use crate::objects::catalogue;
 use crate::text::units;
 

@@ -8,7 +8,7 @@ use backcast_exchange::{Format, ImportError, ImportOptions, import};
 use serde::Serialize;
 
 use crate::cli::console::Console;
-use crate::cli::outcome::{CommandError, Exit, Interrupted};
+use crate::cli::exit_status::{CommandError, Exit, Interrupted};
 use crate::cli::replay::format_arg::{format_of, named};
 use crate::cli::replay::ring_errors::{EXIST_REPLACE, MakingOptions, OTHER_NAME, of_restore};
 use crate::cli::watch::Watch;

@@ -7,7 +7,7 @@ use backcast_persist::LoadOptions;
 use serde::Serialize;
 
 use crate::cli::console::Console;
-use crate::cli::outcome::{CommandError, Exit};
+use crate::cli::exit_status::{CommandError, Exit};
 use crate::cli::replay::snapshots::{StoreArg, note_damages};
 use crate::cli::watch::Watch;
 use crate::text::units;

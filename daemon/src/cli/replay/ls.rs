@@ -4,7 +4,7 @@ use backcast_core::Base;
 use backcast_persist::{Listing, Store, StoreError};
 
 use crate::cli::console::{Align, Console};
-use crate::cli::outcome::{CommandError, Exit};
+use crate::cli::exit_status::{CommandError, Exit};
 use crate::cli::replay::snapshots::{StoreArg, note_damage};
 use crate::objects::catalogue::{Entry, ObjectState, Obstacle};
 use crate::objects::evicted::EVICTED;

@@ -3,7 +3,7 @@
 use backcast_core::{ObjectInfo, ObjectKind};
 use thiserror::Error;
 
-use crate::cli::outcome::{Exit, Fails};
+use crate::cli::exit_status::{Exit, Fails};
 use crate::objects::catalogue::Obstacle;
 
 /// Error of opening an object.

@@ -7,7 +7,7 @@ use backcast_files::Progress;
 use serde::Serialize;
 
 use crate::cli::console::Console;
-use crate::cli::outcome::{CommandError, Exit};
+use crate::cli::exit_status::{CommandError, Exit};
 use crate::cli::watch::Watch;
 use crate::client::{Client, ClientError};
 use crate::objects::find::join;

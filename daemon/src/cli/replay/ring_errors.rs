@@ -9,7 +9,7 @@ use backcast_core::{
 };
 use thiserror::Error;
 
-use crate::cli::outcome::{CommandError, Exit, Fails, Interrupted};
+use crate::cli::exit_status::{CommandError, Exit, Fails, Interrupted};
 use crate::client::ClientError;
 use crate::objects::find::FindError;
 use crate::protocol::{Code, NameTaken};

@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use crate::cli::args::KindArg;
 use crate::cli::console::Console;
-use crate::cli::outcome::{CommandError, Exit, Fails};
+use crate::cli::exit_status::{CommandError, Exit, Fails};
 use crate::cli::replay::gc::Removed;
 use crate::cli::replay::open_error::OpenError;
 use crate::cli::replay::snapshots::{StoreArg, is_snapshot, note_damages};

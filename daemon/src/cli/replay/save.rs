@@ -8,7 +8,7 @@ use backcast_persist::{LeftOutTable, SaveOptions, SnapshotParams};
 use serde::Serialize;
 
 use crate::cli::console::Console;
-use crate::cli::outcome::{CommandError, Exit};
+use crate::cli::exit_status::{CommandError, Exit};
 use crate::cli::replay::snapshots::{ParamsRow, StoreArg, note_damage};
 use crate::cli::watch::Watch;
 use crate::client::Client;

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::cli::column_table::print_columns;
 use crate::cli::console::{Align, Console};
-use crate::cli::outcome::{CommandError, Exit, Fails, Interrupted};
+use crate::cli::exit_status::{CommandError, Exit, Fails, Interrupted};
 use crate::cli::replay::ring_errors::{EXIST_REPLACE, MakingOptions, of_restore};
 use crate::objects::geometry::ColumnRow;
 use crate::text::units;

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::cli::args::KindArg;
 use crate::cli::column_table::print_columns;
 use crate::cli::console::{Align, Console};
-use crate::cli::outcome::{CommandError, Exit};
+use crate::cli::exit_status::{CommandError, Exit};
 use crate::cli::replay::open_error::OpenError;
 use crate::cli::replay::params_report::ParamsReport;
 use crate::cli::replay::snapshots::{SnapshotReport, StoreArg, is_snapshot, note_damages};

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::cli::console::Console;
-use crate::cli::outcome::{CommandError, Exit};
+use crate::cli::exit_status::{CommandError, Exit};
 use crate::cli::replay::snapshots::StoreArg;
 use crate::cli::watch::Watch;
 use crate::text::units;

@@ -3,7 +3,7 @@
 use super::super::end_flags;
 use super::super::episode_clock::{EpisodeClock, HeaderFields};
 use super::super::kept::KeptKind;
-use super::super::plan::*;
+use super::super::reset_policy::*;
 use super::MODES;
 use crate::autoreset::AutoresetMode;
 use crate::row_flags::{FINAL, GAP, TERMINATED};

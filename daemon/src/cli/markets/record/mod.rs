@@ -19,8 +19,8 @@ use thiserror::Error;
 
 use self::series::SeriesPlan;
 use crate::cli::console::Console;
+use crate::cli::exit_status::{CommandError, Exit, Interrupted};
 use crate::cli::markets::preset_arg::preset;
-use crate::cli::outcome::{CommandError, Exit, Interrupted};
 use crate::cli::replay::ring_errors::{MakingOptions, OTHER_NAME, of_restore};
 use crate::cli::watch::Watch;
 use crate::text::parse::whole;

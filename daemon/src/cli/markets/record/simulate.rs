@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::series::{Series, SeriesPlan};
 use super::{Args, RecordError};
-use crate::cli::outcome::Interrupted;
+use crate::cli::exit_status::Interrupted;
 use crate::cli::watch::Watch;
 
 /// Maximum time between two checks for signals.

@@ -9,8 +9,8 @@ use backcast_sim::facts::{
 };
 
 use crate::cli::console::{Align, Console};
+use crate::cli::exit_status::{CommandError, Exit, Interrupted};
 use crate::cli::markets::preset_arg::preset;
-use crate::cli::outcome::{CommandError, Exit, Interrupted};
 use crate::cli::watch::Watch;
 use crate::text::parse::whole;
 use crate::text::units;

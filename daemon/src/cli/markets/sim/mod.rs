@@ -6,7 +6,7 @@ mod watch;
 use clap::Subcommand;
 
 use crate::cli::console::Console;
-use crate::cli::outcome::{CommandError, Exit};
+use crate::cli::exit_status::{CommandError, Exit};
 
 /// Examine and watch the simulated market.
 #[derive(Debug, clap::Args)]

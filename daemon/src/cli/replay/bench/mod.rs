@@ -15,7 +15,7 @@ use self::machine::MachineReport;
 use self::rate::{Pace, RateComparison};
 use self::work::Bench;
 use crate::cli::console::{Align, Console};
-use crate::cli::outcome::{CommandError, Exit};
+use crate::cli::exit_status::{CommandError, Exit};
 use crate::cli::signals::Signals;
 use crate::text::parse;
 use crate::text::units;

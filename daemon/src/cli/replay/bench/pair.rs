@@ -16,7 +16,7 @@ use thiserror::Error;
 use super::rate::per_second;
 use super::work::{AppendedRows, Bench};
 use crate::cli::console::Console;
-use crate::cli::outcome::{CommandError, Exit, Fails};
+use crate::cli::exit_status::{CommandError, Exit, Fails};
 use crate::cli::signals::Signals;
 
 /// Line of the writer when it has its lanes.

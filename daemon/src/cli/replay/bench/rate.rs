@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::cli::outcome::CommandError;
+use crate::cli::exit_status::CommandError;
 use crate::cli::signals::Signals;
 
 /// Slices of each kind.

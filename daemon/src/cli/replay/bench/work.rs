@@ -8,7 +8,7 @@ use backcast_core::{
 };
 
 use super::rate::{Pace, RateComparison};
-use crate::cli::outcome::{CommandError, Exit, Fails};
+use crate::cli::exit_status::{CommandError, Exit, Fails};
 
 /// Bytes of the ring's rows: more than most caches hold, so that draws come from memory.
 const RING_BYTES: u64 = 64 << 20;

@@ -11,7 +11,7 @@ mod safety;
 use backcast_core::Base;
 
 use crate::cli::console::Console;
-use crate::cli::outcome::Exit;
+use crate::cli::exit_status::Exit;
 use finding::{Finding, Status};
 pub(crate) use machine::{MachineFacts, ThisMachine};
 use objects::ObjectSummary;

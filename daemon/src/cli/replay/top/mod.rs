@@ -18,7 +18,7 @@ use backcast_core::Base;
 use thiserror::Error;
 
 use crate::cli::console::{Align, Console};
-use crate::cli::outcome::{CommandError, Exit, Fails};
+use crate::cli::exit_status::{CommandError, Exit, Fails};
 use crate::cli::replay::doctor::ThisMachine;
 use crate::cli::signals::Signals;
 use crate::cli::terminal::live::show;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use backcast_core::{Base, ObjectKind, RingStats};
 
 use super::params::ParamsReading;
-use crate::cli::outcome::CommandError;
+use crate::cli::exit_status::CommandError;
 use crate::cli::replay::doctor::{MachineFacts, memory_group};
 use crate::objects::catalogue::{Content, Entry, ObjectState};
 use crate::objects::find::find;

@@ -8,8 +8,8 @@ use backcast_sim::Preset;
 use thiserror::Error;
 
 use crate::cli::console::Console;
+use crate::cli::exit_status::{CommandError, Exit, Fails};
 use crate::cli::markets::preset_arg::preset;
-use crate::cli::outcome::{CommandError, Exit, Fails};
 use crate::cli::signals::Signals;
 use crate::cli::terminal::screen;
 use crate::text::parse::whole;

@@ -1,4 +1,4 @@
-//! End of a command: its exit status, and the error that stopped it.
+//! Exit status of a command, and the error that stopped it.
 
 use std::error::Error;
 use std::fmt;

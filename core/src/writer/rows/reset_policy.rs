@@ -1,4 +1,5 @@
-//! Decides what a step becomes: its rows, their flags, and the observation that a FINAL row holds.
+//! Reset policy of a writer: decides what a step becomes, its rows, their flags, and the observation
+//! that a FINAL row holds.
 //!
 //! [`LaneState::plan`] is the only place that decides about a step, [`LaneState::finish`] and
 //! [`LaneState::restart`] about the end of a lane that no step brings. They are pure functions of
