@@ -5,16 +5,13 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
-import signal
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 
 import backcast as bc
+from backcast.demo.exit_status import FAILED, end
 from backcast.demo.options import Options, parse
-from backcast.demo.signals import signals_leave
-
-FAILED = 1
+from backcast.demo.signals import run_interruptibly
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -24,19 +21,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     stopped the run. A wrong usage exits with 2.
     """
     options = parse(argv)
-    with signals_leave():
-        try:
-            lacking = _lacking()
-            return _end(lacking, FAILED) if lacking else _demo(options)
-        except KeyboardInterrupt:
-            return _interrupted(128 + signal.SIGINT)
-        except SystemExit as end:
-            return _interrupted(int(end.code or 0))
-        except bc.BackcastError as error:
-            return _end(str(error), FAILED)
-        except OSError as error:
-            reason = f"{error.filename or 'input or output'}: {error.strerror or error}"
-            return _end(reason, FAILED)
+    return run_interruptibly(lambda: _run(options))
+
+
+def _run(options: Options) -> int:
+    try:
+        lacking = _lacking()
+        return end(lacking, FAILED) if lacking else _demo(options)
+    except bc.BackcastError as error:
+        return end(str(error), FAILED)
+    except OSError as error:
+        reason = f"{error.filename or 'input or output'}: {error.strerror or error}"
+        return end(reason, FAILED)
 
 
 def _lacking() -> str | None:
@@ -53,6 +49,7 @@ def _lacking() -> str | None:
 
 
 def _demo(options: Options) -> int:
+    # Imported once nothing is missing, and where signals are handled.
     from backcast.demo.picture import save
     from backcast.demo.report import numbers, problems, summary, test
     from backcast.demo.run import run
@@ -67,19 +64,7 @@ def _demo(options: Options) -> int:
     save(done, tested, options.seed, picture)
     print(f"{summary(result)}\n\nwrote {report} and {picture}")
     wrong = problems(options, result)
-    return _end("; ".join(wrong), FAILED) if wrong else 0
-
-
-def _interrupted(status: int) -> int:
-    name = signal.Signals(status - 128).name
-    return _end(f"interrupted by {name}: every process ended, ring and weights removed", status)
-
-
-def _end(reason: str, status: int) -> int:
-    # Nothing can be written to a terminal that has closed.
-    with suppress(OSError):
-        print(f"backcast demo: {reason}", file=sys.stderr, flush=True)
-    return status
+    return end("; ".join(wrong), FAILED) if wrong else 0
 
 
 if __name__ == "__main__":

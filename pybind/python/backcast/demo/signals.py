@@ -1,20 +1,40 @@
-"""Signals that end the demo: each leaves every block, so that actors end and the ring goes.
+"""Signals that end the demo: Ctrl-C, SIGTERM and SIGHUP, and the exit status of each.
 
-Ctrl-C does so by itself, as KeyboardInterrupt.
+Each raises an exception that leaves every block, so that actors end and the ring goes.
 """
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+from backcast.demo.exit_status import end
 
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
+def run_interruptibly(run: Callable[[], int]) -> int:
+    """Call a function that returns an exit status, and return that status.
+
+    If a signal ends the call, say so on stderr and return 128 plus the number of the signal.
+    Imports take long enough to be interrupted too: those that the function makes are covered.
+    """
+    with _signals_leave():
+        try:
+            return run()
+        except KeyboardInterrupt:
+            return _interrupted(128 + signal.SIGINT)
+        except SystemExit as raised:
+            return _interrupted(int(raised.code or 0))
+
+
 @contextmanager
-def signals_leave() -> Iterator[None]:
-    """Raise SystemExit at SIGTERM and at SIGHUP, with 128 plus the number of the signal."""
+def _signals_leave() -> Iterator[None]:
+    """Raise SystemExit at SIGTERM and at SIGHUP, with 128 plus the number of the signal.
+
+    Ctrl-C raises KeyboardInterrupt by itself.
+    """
     # `nohup` ignores SIGHUP, so that a closing terminal does not end the run.
     ours = [number for number in _ENDING if signal.getsignal(number) is signal.SIG_DFL]
     for number in ours:
@@ -31,3 +51,8 @@ def _leave(number: int, _frame: object) -> None:
     for ending in _ENDING:
         signal.signal(ending, signal.SIG_IGN)
     raise SystemExit(128 + number)
+
+
+def _interrupted(status: int) -> int:
+    name = signal.Signals(status - 128).name
+    return end(f"interrupted by {name}: every process ended, ring and weights removed", status)
