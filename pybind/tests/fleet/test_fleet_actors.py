@@ -17,7 +17,6 @@ import backcast as bc
 import fleet_actors as actors
 import pytest
 from backcast import fleet as fleet_module
-from backcast.fleet._restarts import DeathRecord
 from backcast.fleet._stats import Published
 from facts import missing
 
@@ -220,13 +219,6 @@ def test_the_error_of_too_many_deaths_has_the_traceback_of_the_last() -> None:
     last = fleet.stats()["actors"][0]["last_error"]
     assert last is not None
     assert last.endswith(error.actor_traceback.rstrip())
-
-
-def test_restarts_wait_longer_with_every_death_of_the_last_minute() -> None:
-    deaths = DeathRecord(limit=5)
-    assert [deaths.add(now) for now in (0.0, 1.0, 2.0, 3.0)] == [0.1, 0.2, 0.4, 0.8]
-    assert deaths.add(61.5) == 0.4, "two of them are over a minute old"
-    assert [deaths.add(61.6), deaths.add(61.7)] == [0.8, None]
 
 
 def test_an_exception_interrupts_the_learner_and_has_the_traceback() -> None:

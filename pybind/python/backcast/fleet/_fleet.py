@@ -28,7 +28,7 @@ from backcast.fleet._actor import spec_of
 from backcast.fleet._context import number_of
 from backcast.fleet._metrics import ReportRing
 from backcast.fleet._progress import ProgressLine, progress_line
-from backcast.fleet._restarts import CHOICES
+from backcast.fleet._restarts import CHOICES, RestartPolicy
 from backcast.fleet._signals import ParentSignals
 from backcast.fleet._stats import FleetStats, Tally
 from backcast.fleet._supervisor import Supervisor, SupervisorSettings
@@ -156,8 +156,7 @@ class Fleet:
             spec=spec_of(actor, args, path),
             n=count,
             seed=_seed_of(seed),
-            restart=restart,
-            max_deaths=count_of(max_deaths, "max_deaths", 1, ArgumentError),
+            restarts=RestartPolicy(restart, count_of(max_deaths, "max_deaths", 1, ArgumentError)),
             start_timeout_s=_seconds_of(start_timeout, "start_timeout"),
             stop_timeout_s=_seconds_of(stop_timeout, "stop_timeout"),
             environment=environment,

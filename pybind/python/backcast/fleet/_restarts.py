@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 Restart: TypeAlias = Literal["signal", "always", "never"]
@@ -15,28 +14,57 @@ _FIRST_S = 0.1
 _LONGEST_S = 5.0
 
 
-@dataclass
-class DeathRecord:
-    """Deaths of one actor within the last minute."""
+@dataclass(frozen=True)
+class RestartPolicy:
+    """Deaths that are followed by a restart, and how many of them end the fleet."""
 
-    limit: int
+    restart: Restart
+    max_deaths: int
     """Deaths within a minute that end the fleet."""
-    _times: deque[float] = field(default_factory=deque)
-
-    def add(self, now_s: float) -> float | None:
-        """Count a death; return the seconds to the restart, or None if there are too many.
-
-        The wait doubles with every death of the last minute: 0.1 s, 0.2 s, at most 5 s.
-        """
-        self._times.append(now_s)
-        while now_s - self._times[0] > WINDOW_S:
-            self._times.popleft()
-        if len(self._times) >= self.limit:
-            return None
-        # The exponent is bounded, so that a large limit does not overflow.
-        return min(_LONGEST_S, _FIRST_S * 2.0 ** min(len(self._times) - 1, 10))
 
 
-def restarts(policy: Restart, *, by_signal: bool) -> bool:
-    """Return whether the policy restarts an actor after this kind of end."""
-    return policy == "always" or (policy == "signal" and by_signal)
+@dataclass(frozen=True)
+class ProcessEnd:
+    """End of a process of an actor."""
+
+    status: int
+    """Exit status, or minus the number of the signal that killed it."""
+    ready: bool
+    """Whether the actor had been imported; a command is ready once it runs."""
+    raised: bool
+    """Whether it sent an exception."""
+    at_s: float
+    """Time of the end on any clock that never goes back."""
+
+
+@dataclass(frozen=True)
+class RestartAfter:
+    """Decision to start another process."""
+
+    wait_s: float
+    deaths_s: tuple[float, ...]
+    """Times of the deaths within the last minute, this one included."""
+
+
+Decision: TypeAlias = RestartAfter | Literal["finished", "failed", "too many deaths"]
+
+
+def decide(end: ProcessEnd, policy: RestartPolicy, deaths_s: tuple[float, ...]) -> Decision:
+    """Return what follows the end of a process of an actor that died earlier at these times.
+
+    The wait doubles with every death of the last minute: 0.1 s, 0.2 s, at most 5 s.
+    """
+    if end.status == 0 and end.ready and not end.raised:
+        return "finished"
+    by_signal = end.status < 0
+    # An import that fails would fail again; one that was killed may succeed.
+    startable = end.ready or by_signal
+    wanted = policy.restart == "always" or (policy.restart == "signal" and by_signal)
+    if not (startable and wanted):
+        return "failed"
+    recent_s = (*(death_s for death_s in deaths_s if end.at_s - death_s <= WINDOW_S), end.at_s)
+    if len(recent_s) >= policy.max_deaths:
+        return "too many deaths"
+    # The exponent is bounded, so that a large limit does not overflow.
+    wait_s = min(_LONGEST_S, _FIRST_S * 2.0 ** min(len(recent_s) - 1, 10))
+    return RestartAfter(wait_s, recent_s)

@@ -15,7 +15,7 @@ from backcast.fleet import _failures
 from backcast.fleet._environment import Identity, seed_of
 from backcast.fleet._guard import Guard
 from backcast.fleet._process import ActorProcess, PayloadFile
-from backcast.fleet._restarts import DeathRecord, Restart, restarts
+from backcast.fleet._restarts import ProcessEnd, RestartAfter, RestartPolicy, decide
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,8 +40,7 @@ class SupervisorSettings:
     spec: ActorSpec
     n: int
     seed: int
-    restart: Restart
-    max_deaths: int
+    restarts: RestartPolicy
     start_timeout_s: float
     stop_timeout_s: float
     environment: dict[str, str]
@@ -55,12 +54,13 @@ class ActorState:
     """One rank: its process, if it has one, and what happened to earlier ones."""
 
     rank: int
-    deaths: DeathRecord
     state: str = "starting"
     process: ActorProcess | None = None
     life: int = 0
     started_s: float = 0.0
     restart_at_s: float = 0.0
+    deaths_s: tuple[float, ...] = ()
+    """Times of the deaths that count against the limit of the policy."""
     failure: Message | None = field(default=None)
     last_error: str | None = None
     """Newest death in one line, with the traceback below it."""
@@ -78,9 +78,7 @@ class Supervisor:
     ) -> None:
         self._settings = settings
         self._on_failure, self._insist, self._on_tick = on_failure, insist, on_tick
-        self._actors = [
-            ActorState(rank, DeathRecord(settings.max_deaths)) for rank in range(settings.n)
-        ]
+        self._actors = [ActorState(rank) for rank in range(settings.n)]
         self.changed = threading.Condition()
         """Notified when an actor becomes ready or ends, and when the fleet fails."""
         self.failure: FleetError | None = None
@@ -263,15 +261,16 @@ class Supervisor:
         return process.reap()
 
     def _take_end(self, actor: ActorState, process: ActorProcess) -> None:
-        """Decide what follows the end of a process."""
+        """Record the end of a process, and finish, restart or fail as the policy decides."""
         settings, label = self._settings, self._settings.spec.label
         status = self._reap(actor, process)
         if self._stopping:
             actor.state = "stopped"
             return
-        ready = actor.state == "running"
-        message = actor.failure
-        if status == 0 and ready and message is None:
+        ready, message = actor.state == "running", actor.failure
+        end = ProcessEnd(status, ready, raised=message is not None, at_s=time.monotonic())
+        decision = decide(end, settings.restarts, actor.deaths_s)
+        if decision == "finished":
             actor.state = "finished"
             self._notify()
             return
@@ -283,20 +282,17 @@ class Supervisor:
             error = _failures.ended(actor.rank, label, status, ready=ready, tail=process.tail)
             last = _failures.ending(status)
         actor.last_error = f"{last}\n{error.actor_traceback}".rstrip()
-        starts = ready or status < 0
-        if not starts or not restarts(settings.restart, by_signal=status < 0):
-            self._fail(error)
-            return
-        now_s = time.monotonic()
-        wait_s = actor.deaths.add(now_s)
-        if wait_s is None:
-            trace, most = error.actor_traceback, settings.max_deaths
+        if isinstance(decision, RestartAfter):
+            _failures.say_restart(actor.rank, label, last)
+            actor.deaths_s = decision.deaths_s
+            actor.restart_at_s = end.at_s + decision.wait_s
+            actor.state = "waiting"
+            self._notify()
+        elif decision == "too many deaths":
+            trace, most = error.actor_traceback, settings.restarts.max_deaths
             self._fail(_failures.too_many(actor.rank, label, most, last, trace))
-            return
-        _failures.say_restart(actor.rank, label, last)
-        actor.restart_at_s = now_s + wait_s
-        actor.state = "waiting"
-        self._notify()
+        else:
+            self._fail(error)
 
     def _check_late(self, now_s: float) -> None:
         limit_s = self._settings.start_timeout_s
