@@ -4,9 +4,9 @@
 //! - [`Schema`]: the columns of a row; [`Ring`]: one replay, created once, attached by name;
 //! - [`Writer`]: appends steps of `n` lanes, with all three autoreset modes and FINAL rows;
 //!   [`Writer::reserve`]: writes a row in place;
-//! - [`Sampler`]: seeded uniform draws with history and future windows, n-step returns, masks and
-//!   `next_*`; [`Hindsight`]: goals relabelled; [`Batches`]: batches drawn ahead by a thread;
-//!   [`SamplerState`]: a sampler's position;
+//! - [`Sampler`]: seeded draws, uniform or by a [`Selector`], with history and future windows,
+//!   n-step returns, masks and `next_*`; [`Hindsight`]: goals relabelled; [`Batches`]: batches
+//!   drawn ahead by a thread; [`SamplerState`]: a sampler's position;
 //! - [`gae`], [`lambda_returns`], [`discounted_returns`]: returns over windows;
 //! - [`RateLimiter`]: samples per insert within an error band; both sides wait; [`Limiter`]: that
 //!   of a ring, to be read, changed and switched off;

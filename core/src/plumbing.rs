@@ -1,5 +1,5 @@
-//! Parts of the layout crate that the crates above use, and that a learner or an actor needs not:
-//! loops for wide vectors, memory, sockets and locks of the daemon, texts.
+//! Parts of the layout crate that the crates above use, and that a learner or an actor does not
+//! need: loops for wide vectors, memory, sockets and locks of the daemon, texts.
 
 pub use backcast_layout::{
     BaseLock, DAEMON_SOCKET, HugeArray, LaneAlias, LockAttempt, MAX_NAME_BYTES, MemfdKeeper,

@@ -1,5 +1,5 @@
 //! Row headers: the built-in columns of a row, 24 bytes side by side, so that reading them touches
-//! one cache line and not four.
+//! one or two cache lines and not four.
 
 use backcast_layout::protocol::Words;
 use backcast_layout::{Column, ColumnError, DType, Role};
@@ -16,7 +16,7 @@ pub(crate) const NAME: &str = "seq.episode.t.flags";
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct RowHeader {
-    /// Sequence number of the row; detects corrupt headers.
+    /// Sequence number of the row; detects headers that were overwritten or are corrupt.
     pub(crate) seq: u64,
     /// Number of the episode in its lane.
     pub(crate) episode: u64,
@@ -61,8 +61,8 @@ impl RowHeader {
     /// Returns whether this may be the header of the row after `before`: it continues the episode,
     /// or begins one.
     ///
-    /// `Window::is_interior` of the sampler relies on this. A row at step `t` has `t` rows of its
-    /// episode before it, and only the first of those may have a flag.
+    /// `Window::is_interior` of the sampler relies on this. A row without flags at step `t` has `t`
+    /// rows of its episode before it, and only the first of those may have a flag.
     pub(crate) fn may_follow(&self, before: &Self) -> bool {
         let ended = before.flags & (TERMINATED | TRUNCATED) != 0;
         self.t == 0

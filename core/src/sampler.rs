@@ -1,4 +1,4 @@
-//! Draws over the transitions of a ring, uniform or by priority.
+//! Samplers: draw batches of transitions, sequences or whole episodes from a ring.
 
 mod batch;
 mod columns;
@@ -67,14 +67,14 @@ pub const MAX_BATCH: usize = 1 << 24;
 /// Draws batches of transitions, uniform over the ring's transitions and not over its lanes, or as
 /// a [`Selector`] says.
 ///
-/// Equal seeds on equal data give equal batches, in any process and language. A batch that
-/// is dropped leaves the memory of its rows to the next one of the same size, so that a training
-/// loop maps no new memory. Its columns and its index are small allocations of every batch. Memory
-/// of at most two batches is kept, until the sampler is dropped.
+/// Equal seeds on equal data give equal batches, in any process and language. A batch that is
+/// dropped leaves the memory of its rows to the next one of the same size, so that a training loop
+/// maps no new memory. Its columns and its index are small allocations of every batch. The memory
+/// of at most two unused batches is kept.
 #[derive(Debug)]
 pub struct Sampler {
     ring: Ring,
-    /// Options that it was opened with.
+    /// Options that the sampler was opened with.
     options: SamplerOptions,
     stream: DrawStream,
     selection: Selection,
@@ -145,9 +145,10 @@ impl Sampler {
     }
 
     /// Takes back batch number `batch`, if it is the last one that was drawn: the next call draws
-    /// it again. For a batch that could not be used, such as when a function of the caller failed.
+    /// it again. It serves a batch that could not be used, such as when a function of the caller
+    /// failed.
     ///
-    /// The next call draws the same rows if the ring still holds them. It uses the same claims of a
+    /// The next call draws the same rows if the ring has not changed. It uses the same claims of a
     /// table, and the rate limiter counts the batch once; [`sampled`](Self::sampled) and the ages
     /// count both draws. Returns whether the batch was taken back.
     pub fn take_back(&mut self, batch: u64) -> bool {
@@ -162,8 +163,8 @@ impl Sampler {
         self.stream.batches()
     }
 
-    /// Goes back to an earlier batch, so that it and all later ones are drawn again. Together they
-    /// have `items` items, which the rate limiter has counted.
+    /// Goes back to an earlier batch, so that it and all later ones are drawn again. `items` is the
+    /// number of their items, which the rate limiter has counted.
     fn return_to(&mut self, batch: u64, items: u64) {
         self.gate.give_back(items);
         self.stream.rewind(batch);
@@ -203,7 +204,8 @@ impl Sampler {
         self.selection.priority_options()
     }
 
-    /// Returns the number of rows drawn so far, rows drawn ahead by a thread included.
+    /// Returns the number of items drawn or gathered so far, items drawn ahead by a thread
+    /// included.
     #[must_use]
     pub fn sampled(&self) -> u64 {
         self.counts.sampled()
@@ -215,12 +217,13 @@ impl Sampler {
         self.counts.lapped()
     }
 
-    /// Returns its totals and distributions. O(rows) with a table, and cheap without.
+    /// Returns the totals and distributions of the sampler. O(rows) if its selector has a table,
+    /// else O(1).
     pub fn stats(&self) -> Result<SamplerStats, SampleError> {
         stats::stats(&self.ring, self.counts.totals(), &self.selection.selector())
     }
 
-    /// Returns what its handle of the ring warned of, this sampler included: see
+    /// Returns the warnings of the ring handle, those of this sampler included: see
     /// [`Ring::notices`].
     #[must_use]
     pub fn notices(&self) -> Vec<Notice> {

@@ -39,7 +39,8 @@ fn role_of_name(name: &str) -> Role {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schema {
-    /// Hash of the columns, compared by every append. It differs from process to process.
+    /// Hash of the columns, compared by every append. It is compared only within a process: other
+    /// builds may compute another one.
     fingerprint: u64,
     columns: Arc<SchemaColumns>,
 }

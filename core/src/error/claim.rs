@@ -18,7 +18,7 @@ pub struct HeldLane {
 }
 
 impl HeldLane {
-    /// Lists the processes that hold lanes, each once.
+    /// Lists at most eight of the processes that hold lanes, each once.
     #[must_use]
     pub fn names(held: &[HeldLane]) -> String {
         let mut pids: Vec<(u64, u64)> = held.iter().map(|held| (held.pid, held.writer)).collect();
@@ -73,7 +73,7 @@ pub enum WriterError {
         holders(.held)
     )]
     LanesTaken { asked: u32, free: u32, lanes: u32, held: Vec<HeldLane> },
-    /// Only damaged lanes were left.
+    /// Too few lanes could be adopted, since some are damaged.
     #[error("lane {lane} cannot be adopted: {source}")]
     Damaged { lane: u32, source: ImpossibleCounters },
     /// Error of the lane's files.

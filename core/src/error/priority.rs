@@ -18,7 +18,7 @@ pub enum PriorityError {
         value: f64,
         wanted: &'static str,
     },
-    /// A uniform sampler has no priorities.
+    /// The sampler draws by no priorities.
     #[error("this sampler draws uniformly and has no priorities; make it with priorities")]
     NotPrioritised,
     /// No function has given the exponent of the importance weights.

@@ -85,7 +85,7 @@ pub enum ReadError {
         /// Lanes of the ring.
         lanes: u32,
     },
-    /// Rows that are not published yet, or not any more.
+    /// Rows that are not published yet, or that were overwritten or dropped.
     #[error(
         "rows {from}..{to} of lane {lane} are not readable: it {}",
         holds(*oldest, *head, "ask for")

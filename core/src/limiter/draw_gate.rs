@@ -121,7 +121,7 @@ impl DrawGate {
         let mut size =
             RingSize { drawable: None, most: most_transitions(&self.store), dropped_at: of.2 };
         let filled = size.was_filled(inserts);
-        // Fewer transitions than `min_size` can be drawn if the counts say so.
+        // If the counts show a size below `min_size`, the transitions need not be counted.
         if anew || (!filled && inserts.saturating_sub(deletes) >= min_size) {
             let drawable = (caller.drawable)();
             size.drawable = Some(drawable);

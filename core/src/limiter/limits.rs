@@ -22,7 +22,7 @@ const POLICY: u64 = 0xff;
 pub struct LimiterCounts {
     /// Transitions inserted since the ring was created.
     pub inserts: u64,
-    /// Items drawn since then. Those that the ratio asks for dropped transitions count as drawn.
+    /// Items drawn since then. Draws that the ratio demands for dropped transitions count as drawn.
     pub samples: u64,
     /// Transitions of `inserts` that could not be drawn any more after the last
     /// [`clear`](crate::Ring::clear) or [`drop_episode`](crate::Ring::drop_episode); 0 before the
@@ -310,8 +310,8 @@ impl RateLimiter {
         (diff + samples as f64) / self.samples_per_insert
     }
 
-    /// Refuses limits that can never be satisfied. `most` is the number of transitions that the
-    /// ring can hold.
+    /// Refuses limits that are invalid or can never be satisfied. `most` is the number of
+    /// transitions that the ring can hold.
     pub fn check(&self, most: u64) -> Result<(), LimiterError> {
         let Self { samples_per_insert, min_size, min_diff, max_diff, .. } = *self;
         if !(samples_per_insert.is_finite() && samples_per_insert > 0.0) {

@@ -26,7 +26,7 @@ use backcast_layout::{LimitCounts, LimitedSide, LimiterTable, PendingResize, Rin
 use self::limits::{LimiterCounts, RateLimiter};
 use crate::error::LimiterError;
 
-/// Maximum counts of the transitions of a ring while writers append.
+/// Maximum repetitions of a count of transitions during which writers appended.
 const MAX_RECOUNTS: u32 = 16;
 
 /// Rate limiter of a ring. Any process can read and change its limits and switch it off.
@@ -122,10 +122,10 @@ impl Limiter {
         self.set(self.limits()?.enabled(enabled))
     }
 
-    /// Counts anew, as if the limiter were new and the rows of the ring, or `min_size` of them if
-    /// there are more, had just been inserted. For rows that are to be left out of the proportion
-    /// of draws to inserts: those of a data set, or of an earlier run. The limits stay, and
-    /// processes that wait decide anew. Rows appended meanwhile may be missing in the count.
+    /// Counts anew, as if the limiter were new and the transitions of the ring, or `min_size` of
+    /// them if there are more, had just been inserted. For rows that are to be left out of the
+    /// proportion of draws to inserts: those of a data set, or of an earlier run. The limits stay,
+    /// and processes that wait decide anew. Rows appended meanwhile may be missing in the count.
     ///
     /// ```
     /// use backcast_core::{DType, RateLimiter, Ring, RingOptions, Schema};
@@ -180,7 +180,7 @@ pub(crate) fn wake_all(store: &RingStore) {
 /// ones with their next rows.
 ///
 /// Draws that the ratio asked for those transitions count as made, since they cannot be made any
-/// more: a ring that was cleared has the lead of a new one.
+/// more: a cleared ring then has the difference of a new one.
 pub(crate) fn count_dropped(store: &RingStore, drawable: impl Fn() -> u64, uncounted: u64) {
     let Some(table) = store.limiter() else { return };
     let count = || table.load_inserts(Acquire) & COUNT;
@@ -197,7 +197,8 @@ pub(crate) fn count_dropped(store: &RingStore, drawable: impl Fn() -> u64, uncou
     table.count_deletes(deletes, inserts);
     if let Some((limits, _)) = current(table) {
         let samples = table.counter(LimitedSide::Samples);
-        // Exchanged, and not added: several processes may drop rows at one moment.
+        // Raises the count to a value instead of adding: several processes may drop rows at one
+        // moment.
         take(&samples, u64::MAX, limits.draws_of(deletes.min(inserts)));
     }
     wake_all(store);

@@ -64,7 +64,7 @@ impl Setting {
         (self.lanes * (self.rows - 1)) as u64
     }
 
-    /// Returns a lead above each band, by more than draws that fail can give back.
+    /// Returns a lead that is above each band by more than failed draws can give back.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small bands")]
     fn far_lead(&self) -> u64 {
         let ends = self.limits.iter().map(|limits| limits.error_band().1 as u64);

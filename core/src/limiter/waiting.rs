@@ -15,7 +15,7 @@ use crate::wait::{Wait, WaitEnd};
 
 /// Maximum sleep before a wait checks for a dead peer and a lost name.
 const SLICE: Duration = Duration::from_millis(100);
-/// Time without a live process of the other side after which there is none.
+/// Time without a live writer after which a sampler counts as alone.
 const ALONE_AFTER: Duration = Duration::from_millis(100);
 /// Maximum checks without a sleep between them.
 const MAX_LOOKS: u32 = 64;

@@ -27,9 +27,10 @@ const ATTEMPTS: u32 = 10_000;
 /// The newest version of a named set of arrays in shared memory: weights, from a learner to its
 /// actors.
 ///
-/// Any number of processes pull and view; one handle at a time publishes. Publishing never waits
-/// for a reader, and a reader never waits for the publisher. A publisher that is killed leaves the
-/// last whole version, and the next handle that publishes continues.
+/// Any number of processes pull; as many handles have views as there are reader slots; one handle
+/// at a time publishes. Publishing never waits for a reader, and a reader never waits for the
+/// publisher. A publisher that is killed leaves the last whole version, and the next handle that
+/// publishes continues.
 ///
 /// ```
 /// use backcast_core::{Base, DType, Params, ParamsArray, ParamsOptions};

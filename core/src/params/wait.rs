@@ -57,8 +57,8 @@ impl Params {
     }
 }
 
-/// Names the processes that hold the publisher's lock. Without any, this process has the publisher
-/// only of parameters in private memory: one of another user or container is not seen.
+/// Names the processes that hold the publisher's lock. Private parameters are published by this
+/// process. Without a process that is seen, the publisher belongs to another user or container.
 fn in_words(pids: &[u32], is_private: bool) -> String {
     if is_private || pids.contains(&std::process::id()) {
         return "their publisher is a handle of this process: a thread that waits cannot publish, \

@@ -33,8 +33,8 @@ pub struct PriorityBin {
 
 impl Priorities {
     /// Returns the distribution of the priorities. Other processes may change them meanwhile: each
-    /// value counts as it was at some moment of the call. Rows that no learner has drawn since they
-    /// were published have no priority yet. O(rows).
+    /// value counts as it was at some moment of the call. Rows have no priority until a learner
+    /// draws, or sets priorities, after they were published. O(rows).
     #[must_use]
     pub fn distribution(&self) -> PriorityDistribution {
         PriorityDistribution::of(self.view())

@@ -13,7 +13,7 @@ use crate::row_header::{RowHeader, starts_transition};
 
 /// Maximum rows whose headers are read at a time.
 const HEADERS: usize = 1024;
-/// Maximum changes of one commit.
+/// Number of changes from which on they are committed before more rows are read.
 const CHANGES: usize = 1 << 15;
 
 /// Scratch memory of [`enter`], kept from one draw to the next.
@@ -67,7 +67,7 @@ pub(super) fn enter<'a>(
         if (entered >= rows.end && expired >= rows.start) || is_relocated(lane, readable) {
             continue;
         }
-        // Leaves that newer rows have already no longer belong to expired rows.
+        // Expired rows whose leaves newer rows have taken over are left out.
         let kept = entered.saturating_sub(guard.lane_leaves());
         for seq in expired.max(kept)..rows.start.min(entered) {
             scratch.changes.push(LeafChange { leaf: guard.leaf_of(number, seq), value: 0 });

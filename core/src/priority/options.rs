@@ -105,8 +105,8 @@ pub enum WeightNorm {
     /// The largest weight of the batch.
     #[default]
     Batch,
-    /// The largest weight that any row of the table has now. Rows with equal priorities then have
-    /// equal weights in all batches.
+    /// The largest weight that any row of the table has now. While the smallest priority of the
+    /// table stays the same, rows with equal priorities have equal weights in all batches.
     Table,
 }
 

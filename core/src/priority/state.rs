@@ -31,7 +31,7 @@ pub struct TableState {
 }
 
 /// Leaves of consecutive rows of a lane. A leaf is `(priority + eps) ^ exponent` as a multiple of
-/// 2^-24, or 0 if no transition starts at its row.
+/// 2^-24, or 0 if no transition that has a priority starts at its row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LaneLeaves {
     /// First row.
@@ -97,8 +97,8 @@ fn leaves_of(view: &TableView, lane: u32) -> LaneLeaves {
 }
 
 impl Filling<'_> {
-    /// Restores a table of priorities. Fails if its leaves are not of transitions among the rows
-    /// that were begun. O(rows).
+    /// Restores a table of priorities. Fails if it has leaves beyond the rows that were begun, or
+    /// numbers out of range. O(rows).
     ///
     /// ```
     /// use std::time::Duration;

@@ -17,7 +17,7 @@ use crate::ring::lane_inspection::InspectedLane;
 use crate::table_lock::{self, LockLimits};
 use crate::wait::Wait;
 
-/// Reads without the lock before one with it.
+/// Attempts to read without the lock before one with it.
 const READS: u32 = 16;
 /// Looks at a change under way before the next attempt to read. A change takes a few microseconds.
 const LOOKS: u32 = 64;
@@ -138,7 +138,7 @@ impl Priorities {
             requested.push(Requested::new(leaf, position));
             values.push(value);
         }
-        // Not under the lock, which the next process waits for.
+        // Sort before taking the lock, since other processes wait for it.
         requested.sort_unstable();
         locked(table, limits, |guard| {
             enter(guard, &lanes, rows.iter(), *stride, entering);
@@ -321,14 +321,15 @@ fn locked_within<R>(
     wait: &mut Wait<'_>,
     work: impl FnOnce(&mut TableGuard<'_>) -> R,
 ) -> Result<R, PriorityError> {
-    // Names are copied by the wait only.
+    // The names are copied only if a wait is needed.
     if let Some(mut guard) = table.try_lock()? {
         return Ok(work(&mut guard));
     }
     let (store, name) = (Arc::clone(table.store()), table.name().to_owned());
     let mut work = Some(work);
     table_lock::locked_within(&store, &name, wait, || {
-        // Most holders are in the middle of a change. A look at it costs less than an attempt.
+        // Most holders are in the middle of a change. Checking for one costs less than an attempt
+        // to lock.
         let _ = (0..LOOKS).find(|_| {
             std::hint::spin_loop();
             !table.is_changing()

@@ -121,8 +121,9 @@ impl Ring {
     /// Counts what was inserted and cannot be drawn any more, in a ring with a rate limiter, and
     /// wakes both sides: writers may insert as much, and samplers wait for that.
     ///
-    /// It is the difference between what was inserted and what the ring has, since rows that were
-    /// overwritten stay counted as inserted. Processes that drop rows at one moment count the same.
+    /// The count is the difference between what was inserted and what the ring has, since rows that
+    /// were overwritten stay counted as inserted. Processes that drop rows at one moment compute
+    /// the same count.
     fn count_dropped(&self) {
         if self.store().limiter().is_some() {
             let uncounted = (0..self.lanes()).filter(|lane| self.newest_is_dropped(*lane));

@@ -14,8 +14,8 @@ use super::notices::NoticeKind;
 /// many times meanwhile, but a faulty peer may report it endlessly.
 pub(crate) const MAX_RELOCATIONS: u32 = 16;
 
-/// Maximum further reads of a lane's counters if they show no rows. They do if this process was
-/// stopped between the loads of two counters, and the writer filled the lane meanwhile.
+/// Maximum further reads of a lane's counters if they show no rows. They show none if this process
+/// was stopped between the loads of two counters, and the writer filled the lane meanwhile.
 const MAX_READS: u32 = 8;
 
 impl Ring {
@@ -111,8 +111,8 @@ fn mark_and_rows(lane: &Lane) -> (u64, Range<u64>) {
     (mark, mark.max(rows.start)..rows.end)
 }
 
-/// Reads the rows of a lane that shows none. A relocated lane has none, an empty one, and maybe one
-/// of a faulty peer.
+/// Reads the rows of a lane that shows none. A relocated lane and an empty one have none, and so
+/// may the lane of a faulty peer.
 #[cold]
 fn read_again(lane: &Lane, mut rows: Range<u64>) -> Range<u64> {
     for _ in 0..MAX_READS {

@@ -137,7 +137,8 @@ impl Ring {
         &self.store().spec().snapshot_of
     }
 
-    /// Returns options for a ring like this one, in the standard base directory.
+    /// Returns options for a ring like this one, in the standard base directory and without a rate
+    /// limiter.
     #[must_use]
     pub fn options(&self) -> RingOptions {
         let spec = self.store().spec();
@@ -195,7 +196,7 @@ impl Ring {
         self.store().spec().policy
     }
 
-    /// Returns the physical rows of a lane.
+    /// Returns the physical rows of a lane. During a resize, those of the smallest lane.
     #[must_use]
     pub fn slots(&self) -> u64 {
         let slots = |lane| self.inspect_lane(lane).map(|lane| lane.memory.slots());

@@ -95,8 +95,8 @@ pub struct RingOptions {
 }
 
 impl RingOptions {
-    /// Sets the capacity. By default the ring has one lane, a taken name is refused, and the ring
-    /// is removed with its last holder.
+    /// Returns options with this capacity. By default the ring has one lane, a taken name is
+    /// refused, and the ring is removed with its last holder.
     #[must_use]
     pub fn with_capacity(capacity: impl Into<Capacity>) -> Self {
         Self {
@@ -169,9 +169,9 @@ impl RingOptions {
     }
 
     /// Sets whether the ring lies in sealed memfds instead of files (Linux). No process can
-    /// truncate such memory, which would give processes that have it mapped a SIGBUS. Names are
-    /// found through `/proc`, and the memory is freed when the last process that has it ends. A
-    /// ring that is to outlive its holders needs a daemon that keeps it.
+    /// truncate such memory: truncation would give processes that have it mapped a SIGBUS.
+    /// Processes find the memory through `/proc`, and it is freed when the last process that has it
+    /// ends. A ring that is to outlive its holders needs a daemon that keeps it.
     #[must_use]
     pub fn memfd(mut self, memfd: bool) -> Self {
         self.memfd = memfd;

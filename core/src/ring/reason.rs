@@ -50,7 +50,7 @@ impl Ring {
             return false;
         };
         let newest = rows.end.checked_sub(1).filter(|_| !rows.is_empty());
-        // Torn by a fast writer, it may be wrong, in a message.
+        // A header torn by a fast writer only makes a message wrong.
         newest.is_some_and(|newest| RowHeader::read(&*memory, newest).flags & FINAL == 0)
     }
 }

@@ -48,9 +48,9 @@ impl Ring {
     /// Leases stay valid in the old memory, which is freed with its last reader.
     ///
     /// Waits until all lanes are relocated, for `timeout` at most; a lane is relocated when its
-    /// writer next appends. `watch` is called between two lanes and every 50 ms. If it breaks
-    /// before lanes are relocated, the ring is as it was; else the rest is relocated later, as
-    /// after a time-out. The same holds after a kill at any moment.
+    /// writer next appends. `watch` is called before each lane is copied, and every 50 ms of the
+    /// wait. If it breaks before lanes are relocated, the ring is as it was; else the rest is
+    /// relocated later, as after a time-out. The same holds after a kill at any moment.
     ///
     /// Old and new memory exist at the same time. O(bytes).
     ///

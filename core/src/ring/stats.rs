@@ -39,7 +39,7 @@ pub struct RingStats {
     pub capacity: u64,
     /// Transitions that can be drawn.
     pub transitions: u64,
-    /// Rows published since the ring was made.
+    /// Rows published over all lanes, rows before a restore included.
     pub rows_published: u64,
     /// Bytes that the requested capacity needs, built-in columns included.
     pub bytes_asked: u64,
@@ -91,7 +91,7 @@ pub struct RingStats {
 pub struct LaneStats {
     /// Number of the lane.
     pub lane: u32,
-    /// Rows published since the ring was made.
+    /// Rows published, rows before a restore included.
     pub head: u64,
     /// First row that was not dropped by [`clear`](Ring::clear) or
     /// [`drop_episode`](Ring::drop_episode); 0 at first.
@@ -102,13 +102,13 @@ pub struct LaneStats {
     pub rows: u64,
     /// Transitions that can be drawn.
     pub transitions: u64,
-    /// Episodes begun since the ring was made.
+    /// Episodes begun, those before a restore included.
     pub episodes: u64,
     /// How often a writer claimed the lane.
     pub generation: u64,
     /// Whether a writer holds it now.
     pub held: bool,
-    /// Process of the current or last writer, as it recorded itself.
+    /// Process that holds the lane, or else the last writer, as it recorded itself.
     pub pid: Option<u64>,
     /// Rows that writers dropped because a lease blocked them.
     pub dropped: u64,
@@ -142,9 +142,9 @@ pub struct ReaderStats {
     pub slot: u32,
     /// Process of the reader, as it recorded itself.
     pub pid: u64,
-    /// Rows it has drawn.
+    /// Items it has drawn or gathered.
     pub sampled_rows: u64,
-    /// Batches it has drawn.
+    /// Batches it has drawn or gathered.
     pub sampled_batches: u64,
     /// Draws that it discarded because a writer overwrote rows.
     pub lapped: u64,
@@ -231,10 +231,10 @@ impl Ring {
     /// Returns the statistics of the readers that hold a slot now, in any process, in order of
     /// slots.
     ///
-    /// They hold what the readers drew, with the ages of the drawn transitions in newer rows of the
+    /// Each shows what a reader drew, with the ages of the drawn transitions in newer rows of the
     /// same lane. A reader counts from zero when it takes a slot. One system call a slot; a slot is
-    /// 512 bytes. Nothing is stopped, and the numbers are those in shared memory: a faulty process
-    /// can make them wrong.
+    /// 512 bytes. Stops no process. The numbers are those in shared memory: a faulty process can
+    /// make them wrong.
     ///
     /// ```
     /// use backcast_core::{DType, Ring, RingOptions, SamplerOptions, Schema, StepColumns};

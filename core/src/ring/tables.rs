@@ -55,8 +55,9 @@ impl Ring {
     /// Handles in any process that have it open keep its memory, and their updates and draws fail
     /// from then on.
     ///
-    /// Waits at most `limit` for a process that has the table locked. `force` removes it all the
-    /// same; a table of that name can be made again once that process continues or has ended.
+    /// Waits at most `limit`, or 100 ms if that is longer, for a process that has the table locked.
+    /// `force` removes it all the same; a table of that name can be made again once that process
+    /// continues or has ended.
     pub fn remove_table(
         &self,
         table: &str,

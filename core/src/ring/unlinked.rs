@@ -102,7 +102,7 @@ impl Ring {
     }
 
     /// Returns whether the ring was removed or replaced, so that no process can attach to it any
-    /// more. `false` on the heap. Makes two system calls.
+    /// more. `false` on the heap. Makes one system call, or three if the loss is marked.
     #[must_use]
     pub fn is_unlinked(&self) -> bool {
         self.store().is_unlinked()

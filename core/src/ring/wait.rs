@@ -20,9 +20,9 @@ const NAP: Duration = Duration::from_millis(1);
 impl Ring {
     /// Waits until the ring holds `min_size` transitions and returns how many there are.
     ///
-    /// Sleeps in the kernel; a writer wakes it. Without a `timeout` it ends by the interrupt of the
-    /// handle alone ([`interrupted_by`](Self::interrupted_by)), which is told after 10 s why there
-    /// are not enough.
+    /// Sleeps in the kernel until a writer wakes it. The interrupt of the handle
+    /// ([`interrupted_by`](Self::interrupted_by)) can end the wait, and is told after 10 s why
+    /// there are not enough. Fails without a wait if the ring can never hold so many.
     pub fn wait_for(&self, min_size: u64, timeout: Option<Duration>) -> Result<u64, WaitError> {
         // All lanes of a ring that is being resized become as large as the largest.
         let capacities = (0..self.lanes()).filter_map(|lane| self.lane_capacity_of(lane));
@@ -39,8 +39,9 @@ impl Ring {
         self.wait_until(min_size, &|| self.len(), timeout, &error)
     }
 
-    /// Waits until `rows` rows were published since the ring was made, over all lanes, and returns
-    /// how many there are. Unlike [`wait_for`](Self::wait_for) it also serves a ring that is full.
+    /// Waits until `rows` rows were published over all lanes, as
+    /// [`rows_published`](Self::rows_published) counts them, and returns how many there are. Unlike
+    /// [`wait_for`](Self::wait_for) it also serves a ring that is full.
     pub fn wait_for_rows(&self, rows: u64, timeout: Option<Duration>) -> Result<u64, WaitError> {
         let error = |have, waited_ms| {
             let reason = self.writers_in_words();
@@ -49,7 +50,7 @@ impl Ring {
         self.wait_until(rows, &|| self.rows_published(), timeout, &error)
     }
 
-    /// Returns the rows published since the ring was made, over all lanes. O(lanes).
+    /// Returns the rows published over all lanes, rows before a restore included. O(lanes).
     #[must_use]
     pub fn rows_published(&self) -> u64 {
         let heads = (0..self.lanes()).filter_map(|lane| Some(self.inspect_lane(lane)?.rows.end));

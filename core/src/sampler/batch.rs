@@ -20,8 +20,9 @@ pub trait BatchBuffers: Send + 'static {
     fn buffers(&mut self) -> Vec<&mut [u8]>;
 }
 
-/// The columns of a batch, owned by the caller. They change only if the caller passes the batch to
-/// [`Sampler::sample_over`](crate::Sampler::sample_over) or
+/// The columns of a batch, owned by the caller. A later draw overwrites them only if the caller
+/// passes the batch, or its buffers, to it: see
+/// [`Sampler::sample_over`](crate::Sampler::sample_over) and
 /// [`Sampler::gather_over`](crate::Sampler::gather_over).
 #[derive(Clone, Debug)]
 pub struct Batch {
@@ -58,7 +59,7 @@ impl Batch {
         &self.plan
     }
 
-    /// Returns the number of items, `B`.
+    /// Returns the number of items, `B`; for ragged episodes the number of transitions, `N`.
     #[must_use]
     pub fn len(&self) -> usize {
         self.plan.batch()
@@ -81,9 +82,8 @@ impl Batch {
         column(&self.plan, key, |arena| self.arenas.get(arena).map(ArenaBlock::bytes))
     }
 
-    /// Returns a copy of a column that is the caller's: one contiguous array in C order. Views of
-    /// windows, of `next_*` and of the future skip parts of the batch's memory, which most tensor
-    /// libraries do not take. One copy.
+    /// Returns a copy of a column as one contiguous array in C order. Views of windows, of `next_*`
+    /// and of the future may be strided, which most tensor libraries do not accept. One copy.
     pub fn array<T: Element>(&self, key: &str) -> Result<ArrayD<T>, BatchError> {
         Ok(self.column::<T>(key)?.as_standard_layout().into_owned())
     }

@@ -95,7 +95,8 @@ impl ColumnWindows {
         self.rest
     }
 
-    /// Returns the window of a column: that of its own name, or else of the longest name above it.
+    /// Returns the window of a column: that of its own name, else of the longest name above it,
+    /// else that of the rest.
     fn of(&self, column: &str) -> Option<ColumnWindow> {
         let named = self.named.iter().filter(|(name, _)| stands_for(name, column));
         named.max_by_key(|(name, _)| name.len()).map(|(_, window)| *window).or(self.rest)
@@ -126,7 +127,7 @@ impl ColumnWindows {
 /// Names of the flags that batches show as columns.
 const FLAGS: [&str; 2] = ["terminated", "truncated"];
 
-/// Returns the name of the observation columns of which a name is the `next_` counterpart.
+/// Strips `next_` from a name. Returns `None` if the rest names no observation column.
 fn next_of<'a>(name: &'a str, schema: &Schema) -> Option<&'a str> {
     let of = name.strip_prefix("next_")?;
     let is_of = |column: &Column| column.role() == Role::Obs && stands_for(of, column.name());

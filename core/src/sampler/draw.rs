@@ -1,4 +1,4 @@
-//! Batches of draws.
+//! Draws batches.
 
 use std::sync::Arc;
 
@@ -10,9 +10,10 @@ use crate::error::SampleError;
 use crate::wait::WaitStart;
 
 impl Sampler {
-    /// Draws `batch` transitions into a new batch.
+    /// Draws `batch` items into a new batch: transitions, or items of another
+    /// [`Form`](crate::Form).
     ///
-    /// Waits while the ring's rate limiter holds it back, as long as
+    /// Waits for the ring's rate limiter, and for rows of a table that consumes them, as long as
     /// [`set_timeout`](Self::set_timeout) says. The interrupt of the ring's handle ends a wait
     /// ([`Ring::interrupted_by`](crate::Ring::interrupted_by)).
     pub fn sample(&mut self, batch: usize) -> Result<Batch, SampleError> {
@@ -25,7 +26,7 @@ impl Sampler {
         Ok(drawn)
     }
 
-    /// Draws as many transitions as an earlier batch has, and overwrites it with them.
+    /// Draws as many items as an earlier batch has, and overwrites it with them.
     ///
     /// The batch may be one of another sampler with the same windows over the same columns. After
     /// an error its contents are unspecified.
@@ -60,8 +61,8 @@ impl Sampler {
         Ok(())
     }
 
-    /// Draws a batch with `draw`, which returns it with the attempts that it took. Waits for the
-    /// rate limiter before, and for rows where the selector does that. A wait that continues an
+    /// Draws a batch with `draw`, which returns the batch and the number of attempts. Waits for the
+    /// rate limiter first, and for rows if the selector awaits them. A wait that continues an
     /// interrupted one began at `since`.
     pub(super) fn draw_batch<T>(
         &mut self,

@@ -132,8 +132,8 @@ impl Eligibility {
         self.ranges.total() == 0 || (attempt >= MAX_REJECTIONS && self.starts.total() == 0)
     }
 
-    /// Returns whether hardly a row is left of those of a lane, as it was read: writers have
-    /// overwritten them, or they were dropped. That no transition was found among them then says
+    /// Returns whether at most one row is left of those that some lane had at the last refresh: the
+    /// others were overwritten or dropped. That no transition was found among them then says
     /// nothing about the rows that the ring has now.
     #[cold]
     pub(crate) fn is_overtaken(&self) -> bool {
@@ -185,7 +185,7 @@ impl Eligibility {
         if !range.candidates().contains(&seq) || self.starts.decisive(seq) < end {
             return false;
         }
-        // Fewer rows than a window has.
+        // These are fewer rows than a window has.
         (seq..end).all(|row| {
             let header = RowHeader::read(&**lane, row);
             let goes_on = header.flags & (FINAL | if row == seq { 0 } else { GAP }) == 0;

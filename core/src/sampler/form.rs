@@ -60,7 +60,8 @@ impl Sequence {
         self
     }
 
-    /// Fails if another option of a sampler does not go with sequences, or if no lane can hold one.
+    /// Fails if another option of a sampler does not go with sequences, or if their length or
+    /// stride is out of range.
     fn check(self, options: &SamplerOptions, lane_capacity: u64) -> Result<(), FormError> {
         let draws = &options.draws;
         let by_column = options.columns.as_ref();

@@ -24,7 +24,7 @@ const NAME_CHECKS: u32 = 1024;
 pub(super) struct Gate {
     /// Gate of the rate limiter, if the ring has one.
     limiter: Option<DrawGate>,
-    /// Maximum wait for the limiter and for new rows.
+    /// Maximum wait for the limiter, for new rows, and for the lock of a table.
     timeout: Option<Duration>,
     interrupt: Interrupt,
     /// Notices of the ring that were handled, and batches until its name is checked without one.
@@ -33,15 +33,15 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    /// Returns the gate of a sampler, which counts as alive while it has one. `slot` is its reader
-    /// slot, if it has one.
+    /// Returns the gate of a sampler. The rate limiter counts the sampler as alive while the gate
+    /// exists. `slot` is the sampler's reader slot.
     pub(super) fn of(ring: &Ring, slot: Option<u32>) -> Result<Self, SegmentError> {
         let (timeout, interrupt) = (None, ring.interrupt().clone());
         let limiter = DrawGate::of(ring.store(), slot)?;
         Ok(Self { limiter, timeout, interrupt, notices: 0, name_check: NAME_CHECKS })
     }
 
-    /// Sets the maximum wait. Returns whether it was another one.
+    /// Sets the maximum wait. Returns whether it changed.
     pub(super) fn set_timeout(&mut self, timeout: Option<Duration>) -> bool {
         let differs = self.timeout != timeout;
         self.timeout = timeout;
@@ -180,7 +180,8 @@ impl Gate {
         }
     }
 
-    /// Gives back the `items` that the limiter has counted for a batch, unless they are kept.
+    /// Returns a guard for `items` that the limiter has counted for a batch. A drop gives them
+    /// back, unless they are kept.
     pub(super) fn counted(&self, items: usize) -> CountedItems<'_> {
         CountedItems { gate: self, items: items as u64 }
     }
@@ -205,7 +206,8 @@ impl Drop for CountedItems<'_> {
     }
 }
 
-/// Returns whether a draw failed for the rows that the ring has, so that others may mend it.
+/// Returns whether a draw failed because of the rows in the ring, so that it may succeed with rows
+/// that are appended later.
 fn found_too_few(error: &SampleError) -> bool {
     use SampleError::{
         Empty, EmptyLanes, Form, NoHistory, NoStride, NoWindow, Outrun, TooFew, Unlikely,

@@ -1,4 +1,4 @@
-//! Hindsight: transitions whose goal is replaced by one that their episode achieved later.
+//! Hindsight: transitions whose goal is replaced by one that their episode achieved.
 
 mod episode_rows;
 mod relabel;
@@ -50,7 +50,8 @@ impl GoalStrategy {
 /// Each drawn transition is relabelled with probability `ratio`, independently. Its desired goal,
 /// in all of its windows, becomes one that a row of its episode achieved, as the strategy says. The
 /// paper stores `k` relabelled copies of each transition; a ratio of `k / (k + 1)` draws the same
-/// mixture. `relabelled`, `bool [B]`, marks these transitions. Ends keep their flags.
+/// mixture. `relabelled`, `bool [B]`, marks these transitions. `terminated` and `truncated` do not
+/// change.
 ///
 /// Goals are drawn by the sampler's seed, and gathered after the transitions. A transition that a
 /// writer overwrote in between keeps its goal.

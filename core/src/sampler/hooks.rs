@@ -77,9 +77,9 @@ impl Goals<'_> {
 impl Sampler {
     /// Sets the function that computes the rewards of relabelled goals. It gets the goals of a
     /// batch, and a slice to fill with one reward for each transition, in C order. It is called
-    /// once for a batch, and once more for its future window. Only the rewards of relabelled
-    /// transitions are stored. With [`batches`](Self::batches) it runs in the thread that draws
-    /// ahead.
+    /// once for a batch, and once more for its future window, if it has one. Only the rewards of
+    /// relabelled transitions are stored. With [`batches`](Self::batches) it runs in the thread
+    /// that draws ahead.
     #[must_use]
     pub fn rewards(
         mut self,

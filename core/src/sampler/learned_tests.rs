@@ -141,7 +141,7 @@ proptest! {
         backcast_budget::cases(200)
     ))]
 
-    /// A lane keeps 600 rows, the table has words for 1,024 of them.
+    /// A lane keeps 600 rows, and the table has words for 1,024.
     #[test]
     fn values_are_those_of_a_map(ops in prop::collection::vec(op(), 1..40), seed: u64) {
         let dir = tempfile::tempdir().unwrap();

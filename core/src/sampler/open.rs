@@ -61,7 +61,7 @@ impl Sampler {
             slot => slot?,
         };
         let number = slot.as_ref().map(ClaimedReader::slot);
-        // Without a slot it cannot let writers continue while it awaits rows.
+        // Without a reader slot the sampler cannot let writers continue while it awaits rows.
         if selection.awaits_rows() && number.is_none() && ring.store().limiter().is_some() {
             return Err(SampleError::NoSlot { slots: ring.store().spec().reader_slots });
         }
@@ -90,7 +90,7 @@ impl Sampler {
     }
 }
 
-/// Returns the windows of drawn transitions. Fails for windows and discounts that cannot be.
+/// Returns the windows of drawn transitions. Fails for windows and discounts that are not valid.
 fn extent_of(
     options: &DrawOptions,
     columns: &SelectedColumns,
@@ -130,7 +130,7 @@ fn starts_of(options: &DrawOptions, extent: WindowExtent) -> (StartRule, StartIn
         (Some(sequence), _) => {
             (StartRule::sequences(sequence.stride, boundary), StartIndex::new(0, ahead))
         }
-        // No window reaches beyond its episode, so its future ends with it.
+        // Only whole windows are drawn: the last one of an episode ends where the episode does.
         (None, Boundary::Reject) => {
             (StartRule::windows(stride, back, ahead), StartIndex::new(back, ahead))
         }

@@ -23,12 +23,12 @@ use crate::table::LearnedOptions;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Boundary {
-    /// Every transition is drawn; places beyond the ends are zero and their mask is false, except
-    /// for two that [`copy`](SamplerOptions::copy) describes.
+    /// Every transition may be drawn. Places beyond the ends have a false mask, and are zero,
+    /// except for two that [`copy`](SamplerOptions::copy) describes.
     #[default]
     Mask,
-    /// Only transitions whose whole history and future lie in the episode are drawn, uniformly;
-    /// every mask is true.
+    /// Only transitions whose whole history and future lie in the episode are drawn; every mask is
+    /// true.
     Reject,
     /// In observation columns, places before the first transition of an episode repeat its
     /// observation, as frame stacks do. Places after the last one repeat the observation that
@@ -85,8 +85,8 @@ pub(crate) struct DrawOptions {
     /// Whether n-step returns take their discounts from a column.
     pub(crate) discounts: bool,
     pub(crate) boundary: Boundary,
-    /// Transitions from the start of one window to that of the next, in an episode; 1 but for
-    /// states of samplers that were made before sequences.
+    /// Transitions from the start of one window to that of the next, in an episode; 1 except in
+    /// states of samplers that were saved before sequences existed.
     pub(crate) stride: u32,
     pub(crate) copy: bool,
     pub(crate) form: Form,
@@ -95,7 +95,8 @@ pub(crate) struct DrawOptions {
 }
 
 /// Options of a sampler: seed, windows, n-step returns, the columns of its batches, and the
-/// selector of its rows. The order in which they are set has no meaning.
+/// selector of its rows. They may be set in any order; of two calls that set the same option the
+/// later one counts.
 ///
 /// ```
 /// use backcast_core::{PriorityOptions, SamplerOptions};
@@ -237,9 +238,9 @@ impl SamplerOptions {
     /// draws the batches `rank`, `rank + world_size`, ... of those that a single learner draws. By
     /// default the rank is 0, of 1.
     ///
-    /// On the same data all learners together draw the same rows as one alone, whoever is faster.
-    /// Selectors without random draws take no notice: FIFO and LIFO begin at the same end for every
-    /// learner, and a table of claims gives each row to one of them.
+    /// On the same data all learners together draw the same rows as one alone, regardless of which
+    /// is faster. Selectors without random draws take no notice: FIFO and LIFO begin at the same
+    /// end for every learner, and a table of claims gives each row to one of them.
     #[must_use]
     pub fn rank(mut self, rank: u32, world_size: u32) -> Self {
         self.draws.rank = (rank, world_size);
@@ -300,17 +301,17 @@ impl SamplerOptions {
     /// Goes with selected columns, [`copy`](Self::copy), transforms, rate limiters, which count an
     /// episode as one item, and with the selectors [`Uniform`](Selector::Uniform),
     /// [`Priority`](Selector::Priority), [`Fifo`](Selector::Fifo), [`Lifo`](Selector::Lifo) and
-    /// [`Table`](Selector::Table). Those in order read every row of the ring in the worst case.
-    /// Without [`max_length`](WholeEpisodes::max_length), or ragged, the
-    /// memory of a batch is known only after its draw: [`sample`](crate::Sampler::sample) returns
-    /// it, and no thread draws ahead.
+    /// [`Table`](Selector::Table). `Fifo` and `Lifo` read every row of the ring in the worst case.
+    /// Without [`max_length`](WholeEpisodes::max_length), or ragged, the memory of a batch is known
+    /// only after its draw: [`sample`](crate::Sampler::sample) returns it, and no thread draws
+    /// ahead.
     #[must_use]
     pub fn episodes(mut self, episodes: WholeEpisodes) -> Self {
         self.draws.form = Form::Episodes(episodes);
         self
     }
-    /// Selects columns, and sets the window of each. Goes without [`history`](Self::history), which
-    /// sets one window for all.
+    /// Selects columns, and sets the window of each. Cannot be combined with
+    /// [`history`](Self::history), which sets one window for all.
     #[must_use]
     pub fn columns(mut self, columns: ColumnWindows) -> Self {
         self.columns = Some(columns);

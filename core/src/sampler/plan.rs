@@ -40,7 +40,7 @@ impl Arena {
         self.dtype
     }
 
-    /// Returns the shape, which begins with the batch size.
+    /// Returns the shape: `[B, ...]`, and `[N, ...]` or `[B + 1]` in batches of ragged episodes.
     #[must_use]
     pub fn shape(&self) -> &[usize] {
         &self.shape
@@ -89,7 +89,7 @@ pub struct View {
     pub arena: usize,
     /// Its part of the arena.
     pub axis: Axis,
-    /// Whether another view shares some of its memory, so that both must be read-only.
+    /// Whether another view shares some of its memory, so that a write to one shows in the other.
     pub shared: bool,
 }
 
@@ -215,8 +215,8 @@ impl BatchPlan {
         self
     }
 
-    /// Marks exactly the views that overlap another one. A window of one transition overlaps none
-    /// and stays writable.
+    /// Marks exactly the views that overlap another one. Without a future, `obs` and `next_obs` of
+    /// one transition do not overlap and stay writable.
     fn mark_shared(&mut self) {
         let spans: Vec<_> =
             self.views.iter().map(|view| (view.arena, view.axis.places())).collect();
@@ -228,7 +228,8 @@ impl BatchPlan {
         }
     }
 
-    /// Returns the number of items of the batch, `B`.
+    /// Returns the number of items of the batch, `B`; for ragged episodes the number of
+    /// transitions, `N`.
     #[must_use]
     pub fn batch(&self) -> usize {
         self.batch

@@ -13,8 +13,8 @@ const SPARE_BLOCKS: usize = 2;
 /// Bytes from which on block sizes are rounded up, so that batches of varying size share blocks.
 const ROUND_UP_FROM: usize = 1 << 20;
 
-/// Memory of one arena: bytes aligned to a cache line, on huge pages if there are enough of them. A
-/// dropped block returns to its pool, if the pool still exists.
+/// Memory of one arena: bytes aligned to a cache line, on huge pages if the block is large enough.
+/// A dropped block returns to its pool, if the pool still exists.
 pub struct ArenaBlock {
     /// `None` once returned to the pool. May be longer than `len`.
     bytes: Option<Bytes>,

@@ -169,6 +169,9 @@ impl<M: BatchBuffers> Batches<M> {
 
     /// Waits at most `wait` for the next batch: `None` after the last one, pending if the time ran
     /// out. Callers that must stay interruptible call it in a loop.
+    ///
+    /// # Panics
+    /// If the thread panicked.
     pub fn next_within(&mut self, wait: Duration) -> Poll<Option<Result<M, SampleError>>> {
         if self.left == Some(0) {
             self.stop();
@@ -224,8 +227,8 @@ impl<M: BatchBuffers> Batches<M> {
         }))
     }
 
-    /// Returns the report of a wait of more than 10 s, once per wait: for what
-    /// [`next_within`](Self::next_within) waits, and why that does not come.
+    /// Returns the report of a wait of more than 10 s, once per wait. It says what
+    /// [`next_within`](Self::next_within) waits for, and why that does not come.
     #[must_use]
     pub fn take_report(&self) -> Option<String> {
         self.report.take()
@@ -307,7 +310,8 @@ impl<M: BatchBuffers> Batches<M> {
         stats::stats(&self.ring, &self.counters, &self.at.selector)
     }
 
-    /// Returns the number of rows drawn so far, rows drawn ahead of the caller included.
+    /// Returns the number of items drawn or gathered so far, items drawn ahead of the caller
+    /// included.
     #[must_use]
     pub fn sampled(&self) -> u64 {
         self.counters.sampled.load(Relaxed)

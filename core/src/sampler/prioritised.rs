@@ -11,7 +11,7 @@ use crate::error::{PriorityError, SampleError};
 use crate::priority::{Beta, Priorities, PriorityOptions, WeightNorm, check_beta, weights};
 use crate::ring::Ring;
 
-/// Items whose first draws are of one state of the tree.
+/// Number of items whose first draws are made from one state of the tree.
 const TOGETHER: usize = 64;
 
 /// Priorities of a sampler, and the draws of the current batch.
@@ -162,7 +162,7 @@ impl PrioritisedDraws {
             let [draw] = draw;
             (draw.value > 0).then_some(draw)
         });
-        // An error of the lock gives no draw; the next update reports it.
+        // A table that cannot be locked gives no draw; the next update reports the error.
         let draw = draw.ok().flatten()?;
         let (lane, seq) = priorities.view().row_of(draw.node);
         *leaves.get_mut(item)? = draw.value;

@@ -59,7 +59,8 @@ pub enum Selector {
     /// Draws with replacement: every lane with transitions in turn, from batch to batch, then a
     /// transition of it uniformly.
     LaneStrata,
-    /// Draws without replacement: each row goes to one of all samplers that name the table.
+    /// Draws without replacement: in each pass a row goes to one of the samplers that name the
+    /// table.
     Table(TableOptions),
 }
 

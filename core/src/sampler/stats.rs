@@ -21,7 +21,7 @@ const COUNTED_EVERY: u64 = 64;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SamplerStats {
-    /// Rows drawn so far, rows drawn ahead by a thread included.
+    /// Items drawn or gathered so far, items drawn ahead by a thread included.
     pub sampled: u64,
     /// Draws discarded so far because a writer overwrote their rows.
     pub lapped: u64,
@@ -103,7 +103,7 @@ impl DrawCounts {
         &self.totals
     }
 
-    /// Returns the number of rows drawn so far.
+    /// Returns the number of items drawn or gathered so far.
     pub(super) fn sampled(&self) -> u64 {
         self.totals.sampled.load(Relaxed)
     }
@@ -137,7 +137,8 @@ impl DrawCounts {
 
     #[cold]
     fn add_ages_of(&self, plan: &BatchPlan, arenas: &[&mut [u8]]) {
-        // Counts of its own, as of rows: it may have no slot, and the slot ends with its thread.
+        // Counted here too: a sampler may have no slot, and its totals are read while a thread
+        // draws.
         let counts = ages_of(plan, arenas);
         self.totals.ages.add(&counts);
         if let Some(slot) = &self.slot {

@@ -1,4 +1,4 @@
-//! Stream of the random draws of one learner, and its position in it.
+//! Stream of the random draws of a seed, and the position of one learner in it.
 
 use super::options::DrawOptions;
 use super::rng::CounterRng;

@@ -10,8 +10,8 @@ use crate::ring::Ring;
 /// FINAL rows, rows before a GAP and the newest row of each lane have no number: no transition
 /// starts there. In a ring of one lane, number `i` is the i-th oldest transition.
 ///
-/// The order is private to this handle. It reads the header of every row once, and needs 40 bytes
-/// for each episode. Numbers change only with [`refresh`](Self::refresh).
+/// The order is private to this handle. It reads the header of every row once, and needs at least
+/// 32 bytes for each episode. Numbers change only with [`refresh`](Self::refresh).
 ///
 /// ```
 /// use backcast_core::{DType, Ring, RingOptions, Schema, StepColumns, WriterOptions};
@@ -75,8 +75,8 @@ impl TransitionOrder {
         Some(RowIndex::new(lane, seq))
     }
 
-    /// Returns the number of the transition with an index. `None` if it was overwritten, is not
-    /// complete yet, or starts at no row of the ring. O(log episodes).
+    /// Returns the number of the transition with an index. `None` if its row was overwritten, or if
+    /// no transition starts there, or not yet. O(log episodes).
     #[must_use]
     pub fn position_of(&self, index: impl Into<RowIndex>) -> Option<u64> {
         let row = index.into();

@@ -1,5 +1,5 @@
-//! Tables of claims: each row goes to one of all samplers that name the table, at most a given
-//! number of times. Tables of learned columns: values that learners attach to rows.
+//! Tables of claims: in each pass a row goes to one of the samplers that name the table. Tables of
+//! learned columns: values that learners attach to rows.
 
 mod claims;
 mod learned;

@@ -12,7 +12,7 @@ const FEW_BITS: u32 = 16;
 /// An unbalanced Feistel network permutes the numbers below the next power of two (Luby, Rackoff:
 /// "How to construct pseudorandom permutations", SIAM J. Comput. 17, 1988). Numbers from `len` on
 /// are permuted again (Black, Rogaway: "Ciphers with arbitrary finite domains", CT-RSA 2002,
-/// section 4). A number takes fewer than two permutations on average.
+/// section 4). If `len` is above 2, a number takes fewer than two permutations on average.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Permutation {
     len: u64,

@@ -14,7 +14,7 @@ use crate::row_header::{RowHeader, starts_transition};
 /// Transitions that were handed out equally often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimesBin {
-    /// Times.
+    /// Number of times that each was handed out.
     pub times: u64,
     /// Transitions of the ring.
     pub rows: u64,
@@ -81,7 +81,7 @@ fn times_sampled(
 ) -> Vec<TimesBin> {
     let (order, shuffle) = order_of(ring, settings, pass);
     let claimed = claimed.min(order.total());
-    // Rows before the pass were handed out in all earlier ones, rows after it never.
+    // Rows before the pass were handed out `times` times, rows after it never.
     let before = if settings.renewed { 0 } else { u64::from(settings.times) };
     let round = if settings.renewed { 0 } else { pass.round.min(before) };
     let mut bins = BTreeMap::<u64, u64>::new();

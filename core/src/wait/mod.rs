@@ -1,7 +1,7 @@
 //! Waits: how long one lasts, what ends it early, and what a long one reports.
 //!
-//! Whatever waits for another process or thread does it through [`Wait`]: for rows, versions,
-//! leases, rate limiters, and locks. A handle owns the [`Interrupt`] of its waits.
+//! This crate waits for other processes through [`Wait`]: for rows, versions, leases, rate
+//! limiters, and locks of tables. A handle owns the [`Interrupt`] of its waits.
 
 mod holder;
 mod interrupt;

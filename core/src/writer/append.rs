@@ -16,7 +16,8 @@ use crate::writer::step::Step;
 impl Writer {
     /// Appends one step of every lane and returns the index of each row. In next-step mode the
     /// append after an end is the FINAL row; otherwise an ended lane advances by two rows in one
-    /// publish. One copy, no system call. Lanes need not be in step.
+    /// publish. Copies each row once. Makes no system call unless a reader waits for rows or the
+    /// append has to wait. Lanes need not be in step.
     ///
     /// With `next_obs` the next append of a lane must show the same observation. Where it does not,
     /// the episode is cut: its FINAL row holds the `next_obs`, the new row is marked GAP, and
@@ -39,7 +40,7 @@ impl Writer {
 
     /// Appends one step like [`append`](Self::append) if that needs no wait. Fails with
     /// [`AppendError::WouldWait`] and appends nothing where `append` would wait. Makes no system
-    /// call on the fast path.
+    /// call on the fast path unless a reader waits for rows.
     #[inline]
     pub fn try_append<'s>(
         &mut self,
@@ -78,7 +79,8 @@ impl Writer {
         self.append_with_care(step, blocked)
     }
 
-    /// Prefetches, for writing, the memory of the row after the next one of every lane.
+    /// Prefetches, for writing, the row after the next one of every lane, in columns that are at
+    /// least a cache line wide.
     #[inline]
     pub fn ask_ahead(&self) {
         for OwnLane { memory, .. } in &self.lanes {

@@ -1,8 +1,8 @@
-//! Counters of a writer that other threads may read while it appends.
+//! Counters of a writer that other threads may read while the writer appends.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Counters of a writer. Any thread may read them while it appends.
+/// Counters of a writer. Any thread may read them while the writer appends.
 #[derive(Debug, Default)]
 pub struct WriterCounts {
     /// One more than the rows written, or 0 while no append waits for a lease. Not updated by every

@@ -1,4 +1,4 @@
-//! Appends many steps in one call. Consecutive rows of a lane are copied together.
+//! Appends many steps in one call. A writer of one lane copies consecutive rows together.
 
 use backcast_layout::protocol::notify;
 
@@ -13,9 +13,8 @@ impl Writer {
     /// leading axes of every column and of the flags are `[steps, lanes]`. Returns the index of
     /// every row, `[steps, lanes]`.
     ///
-    /// Everything that can be checked is checked before the first step. If a lease stops a later
-    /// one for good, or its wait is interrupted, the steps before it stay, and the error says how
-    /// many.
+    /// Everything that can be checked is checked before the first step. If a later step fails, such
+    /// as by an interrupted wait, the steps before it stay, and the error says how many.
     ///
     /// With one lane, rows are copied and published up to 64 at a time.
     pub fn extend<'s>(&mut self, steps: impl Into<Step<'s>>) -> Result<&[RowIndex], AppendError> {

@@ -106,8 +106,8 @@ impl LeaseBackoff {
         free
     }
 
-    /// Counts a blocking lease once for each append that it stalls. Counted at the beginning, so
-    /// that a holder that ends the lease meanwhile sees it.
+    /// Counts a blocking lease once for each append that it stalls. It is counted when the wait
+    /// begins, so that a holder that ends the lease meanwhile sees it.
     pub(crate) fn count(&mut self, store: &RingStore, lane: &ClaimedLane) -> Option<BlockingLease> {
         let met = self.met.as_mut()?;
         if !mem::replace(&mut met.counted, true) {

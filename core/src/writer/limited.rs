@@ -62,7 +62,7 @@ impl Writer {
         let Some(gate) = &mut self.gate else { return Ok(()) };
         let ring = &self.ring;
         if wanted > 0 && gate.room() == 0 {
-            // Count the rows of the same call that were published already.
+            // Wake readers for the rows of the same call that were published already.
             notify(&ring.store().published());
         }
         let unlinked = |wait: Option<&mut Wait<'_>>| ring.refuses_wait(wait);

@@ -73,7 +73,7 @@ pub struct Writer {
     obs: Box<[ObsColumn]>,
     /// Place and dtype of the column `reward`.
     reward: Option<(usize, DType)>,
-    /// Process that made it: a forked child appends nothing when it drops its copy.
+    /// Process that made the writer: a forked child appends nothing when it drops its copy.
     pid: u32,
 }
 
@@ -111,7 +111,8 @@ impl Writer {
         warning
     }
 
-    /// Returns what its handle of the ring warned of, this writer included: see [`Ring::notices`].
+    /// Returns the warnings of the ring handle, those of this writer included: see
+    /// [`Ring::notices`].
     #[must_use]
     pub fn notices(&self) -> Vec<Notice> {
         self.ring.notices()
@@ -124,7 +125,7 @@ impl Writer {
         self.counts.rows_dropped()
     }
 
-    /// Returns counters that other threads may read while it appends.
+    /// Returns counters that other threads may read while the writer appends.
     #[must_use]
     pub fn counts(&self) -> Arc<WriterCounts> {
         Arc::clone(&self.counts)
@@ -142,7 +143,7 @@ impl Writer {
         self.mode
     }
 
-    /// Returns the result of the last append.
+    /// Returns the indices of the rows of the last `append` or `extend`.
     #[must_use]
     pub fn appended(&self) -> &[RowIndex] {
         &self.indices

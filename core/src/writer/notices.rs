@@ -58,9 +58,9 @@ impl Writer {
         Ok(())
     }
 
-    /// Makes the next append react if the ring has lost its name. Makes two system calls, so
-    /// appends do not call it. It also detects files that were deleted by hand, which leave no mark
-    /// in the ring.
+    /// Makes the next append react if the ring has lost its name. Makes one to three system calls,
+    /// so appends do not call it. It also detects files that were deleted by hand, which leave no
+    /// mark in the ring.
     pub(super) fn check_name(&mut self) {
         if self.ring.is_unlinked() {
             self.notices.notices = !self.ring.store().notices();

@@ -16,9 +16,10 @@ pub struct WriterOptions {
 impl WriterOptions {
     /// Returns options for a writer of `n` lanes, one per sub-environment.
     ///
-    /// One lane is in [disabled](AutoresetMode::Disabled) mode, since the caller resets a single
-    /// environment. Several lanes need [`autoreset`](Self::autoreset): vector environments differ
-    /// in when they reset, and a wrong guess would store wrong transitions.
+    /// A writer of one lane is in [disabled](AutoresetMode::Disabled) mode by default, since the
+    /// caller resets a single environment. Several lanes need [`autoreset`](Self::autoreset):
+    /// vector environments differ in when they reset, and a wrong guess would store wrong
+    /// transitions.
     #[must_use]
     pub fn lanes(n: u32) -> Self {
         Self { lanes: n, autoreset: None, timeout: None }
@@ -31,8 +32,8 @@ impl WriterOptions {
         self
     }
 
-    /// Sets the maximum wait of an append for the ring's rate limiter. By default it waits for
-    /// ever.
+    /// Sets the maximum wait of an append for the ring's rate limiter. By default an append waits
+    /// without a limit.
     #[must_use]
     pub fn timeout(mut self, limit: Duration) -> Self {
         self.timeout = Some(limit);

@@ -173,7 +173,7 @@ impl Reserved<'_> {
         Ok(())
     }
 
-    /// Returns whether it is the FINAL row of an episode that ended with the row before. Its
+    /// Returns whether the row is the FINAL row of an episode that ended with the row before. Its
     /// observations are the final ones, and all other columns will be zero.
     #[must_use]
     #[inline]

@@ -73,7 +73,7 @@ impl Writer {
     fn wait_for_leases(&mut self, blocked: WhenBlocked) -> Result<(), AppendError> {
         let ring = self.ring.clone();
         let store = ring.store();
-        // The lane policy bounds it, for each lease.
+        // The lane policy bounds the wait, for each lease.
         let mut wait = Wait::new(None, ring.interrupt());
         let mut met = vec![None; self.lanes.len()];
         loop {

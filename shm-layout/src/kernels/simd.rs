@@ -15,7 +15,7 @@ pub trait SimdKernel<A, B, C, D, E, With, Output> {
     fn run(r1: &[A], r2: &[B], r3: &[C], w1: &mut [D], w2: &mut [E], with: With) -> Output;
 }
 
-/// Runs `W` as compiled for the widest vectors that this processor has.
+/// Runs `W` as compiled for AVX2 where this processor has it.
 #[inline]
 pub fn run_simd<W, A, B, C, D, E, With, Output>(
     _work: W,

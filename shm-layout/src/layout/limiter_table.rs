@@ -358,8 +358,8 @@ impl LimiterTable {
         }
         let word = self.load_inserts(Ordering::Acquire);
         let next = word.wrapping_add(GENERATION) & GENERATIONS;
-        // ORDERING: a reader that finds a word of these limits finds the generation before them
-        // changed; pairs with the fence in `limits`.
+        // ORDERING: a reader that loads a word of these limits, while it reads those that the slot
+        // held before, finds the generation changed; pairs with the fence in `limits`.
         fence(Ordering::Release);
         self.store_slot(next, limits);
         let counter = self.counter(LimitedSide::Inserts);

@@ -57,7 +57,7 @@ pub enum Exist {
     Error,
     /// Attach to the object if it is the same as the one described.
     Attach,
-    /// Remove the object first. Processes that hold it keep their memory, under no name.
+    /// Replace the object. Processes that hold the old one keep their memory, under no name.
     Replace,
 }
 

@@ -63,7 +63,7 @@ pub(crate) struct TableCounterBytes {
     pub entered: u64,
     /// Priorities that were set.
     pub updated: u64,
-    /// Priorities dropped because their row was overwritten or is not a transition.
+    /// Priorities dropped because their row was overwritten or has no leaf in the tree.
     pub stale: u64,
     /// Changes of killed processes that were finished by another one.
     pub repairs: u64,
@@ -107,7 +107,7 @@ pub struct TableCounters {
     pub entered: u64,
     /// Priorities that were set.
     pub updated: u64,
-    /// Priorities dropped because their row was overwritten or is not a transition.
+    /// Priorities dropped because their row was overwritten or has no leaf in the tree.
     pub stale: u64,
     /// Changes of killed processes that were finished by another one.
     pub repairs: u64,

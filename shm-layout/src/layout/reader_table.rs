@@ -89,7 +89,7 @@ pub(crate) struct ReaderSlotBytes {
     pub pid: u64,
     /// Time of the last claim, in nanoseconds since 1970.
     pub claimed_unix_ns: u64,
-    /// Rows returned to the caller.
+    /// Items returned to the caller.
     pub sampled_rows: u64,
     /// Batches returned to the caller.
     pub sampled_batches: u64,
@@ -133,7 +133,7 @@ pub struct ReaderRecord {
     pub pid: u64,
     /// Time of the last claim, in nanoseconds since 1970.
     pub claimed_unix_ns: u64,
-    /// Rows returned to the caller.
+    /// Items returned to the caller.
     pub sampled_rows: u64,
     /// Batches returned to the caller.
     pub sampled_batches: u64,
@@ -266,8 +266,8 @@ impl ReaderTable {
     }
 
     /// Returns a word that changes when the ring is resized, when it loses its name, and when one
-    /// of its tables is removed. It lies beside a word that writers load after every row, so it is
-    /// in the cache.
+    /// of its tables is removed. It lies beside a word that writers load once per append or extend
+    /// call, so it is in the cache.
     #[inline]
     pub(crate) fn notices(&self) -> u32 {
         // ORDERING: relaxed; a writer that then relocates a lane issues an acquire fence, which

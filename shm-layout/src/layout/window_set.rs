@@ -6,7 +6,8 @@ use crate::kernels::prefetch::{self, LINE};
 use crate::kernels::racy_copy::{self, Word};
 use crate::layout::lane::{Lane, PlacedColumn};
 
-/// Up to `MOST` contiguous windows of equally many rows, in lanes that share one list of columns.
+/// Up to `MOST` contiguous windows of the same number of rows, in lanes that share one list of
+/// columns.
 ///
 /// Bounds and columns of a window are checked once, when it is added. A copy then only computes an
 /// address from base, offset, slot and width. A window that cannot be added leaves a placeholder,

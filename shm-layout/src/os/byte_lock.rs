@@ -67,7 +67,7 @@ impl LockFile {
     }
 
     /// Returns whether another handle, in any process, holds one of the bytes exclusively. Does not
-    /// lock it.
+    /// lock them.
     pub(crate) fn any_held_exclusively(&self, bytes: &Range<u64>) -> io::Result<bool> {
         let Some(len) = bytes.end.checked_sub(bytes.start).filter(|len| *len > 0) else {
             return Ok(false);
@@ -191,7 +191,7 @@ impl LockFile {
         Ok(Self::new(rustix::fs::open(link, flags, rustix::fs::Mode::empty())?))
     }
 
-    /// The files of locks are found by their names here.
+    /// Fails: on this system the files of locks are found by their names.
     #[cfg(not(target_os = "linux"))]
     #[expect(clippy::unused_self, reason = "as where it works")]
     pub(crate) fn opened_again(&self) -> io::Result<Self> {

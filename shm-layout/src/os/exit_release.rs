@@ -40,7 +40,7 @@ impl ReleasedAtExit {
 
 /// Releases byte `byte` of every lock that this process listed. Returns the paths of their files.
 ///
-/// Call it at the end of the process alone: the owners of the locks still rely on them.
+/// Call it only at the end of the process: until then the owners of the locks rely on them.
 #[cfg(target_os = "linux")]
 pub(crate) fn release(byte: u64) -> Vec<PathBuf> {
     let mut paths = Vec::new();

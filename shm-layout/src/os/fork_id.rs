@@ -107,7 +107,7 @@ mod tests {
         assert_eq!(forks(), number);
     }
 
-    /// Returns 0 if a child made by `fork` has the number of its parent, else 1.
+    /// Returns 1 if a child made by `fork` has another number than its parent and keeps it, else 0.
     #[cfg(all(target_os = "linux", not(miri)))]
     fn in_child(fork: impl Fn() -> libc::c_long) -> libc::c_int {
         let number = forks();

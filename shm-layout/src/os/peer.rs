@@ -39,8 +39,7 @@ impl Peer {
         if answer == 0 { Ok(Self { uid, pid: None }) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Returns whether the peer has this process's user. Requests of other users, `root` included,
-    /// are refused.
+    /// Returns whether the peer has this process's user. `root` is no exception.
     #[must_use]
     pub fn is_us(&self) -> bool {
         self.uid == rustix::process::geteuid().as_raw()

@@ -102,9 +102,9 @@ pub fn take(words: &impl ClaimWords, pass: u64, total: u64, want: u64) -> Option
     }
 }
 
-/// Gives positions back that the caller claimed and handed to nobody: the last ones that were
-/// claimed of this pass. Returns `false`, and changes nothing, if others were claimed after them or
-/// another pass has begun.
+/// Gives positions back that the caller claimed and did not use: the last ones that were claimed of
+/// this pass. Returns `false`, and changes nothing, if others were claimed after them or another
+/// pass has begun.
 pub fn give_back(words: &impl ClaimWords, pass: u64, positions: &Range<u64>) -> bool {
     let end = positions.end.min(MAX_PASS_ROWS);
     if positions.start >= end {

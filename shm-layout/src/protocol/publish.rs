@@ -124,7 +124,8 @@ pub struct ImpossibleCounters {
 pub struct LaneWriter<L> {
     lane: L,
     head: u64,
-    /// `head` modulo the slots. Cached: a division per column costs more than the column.
+    /// `head` modulo the slots. Cached: a division per column costs more than the copy of a small
+    /// column.
     slot: u64,
     reserved: u64,
     /// One past the last announced row whose slot no pin froze at the last scan. Announced rows
@@ -274,7 +275,7 @@ impl<L: WordsMut> LaneWriter<L> {
     /// Makes the next `rows` rows visible.
     ///
     /// # Panics
-    /// If they were not reserved.
+    /// If they were not reserved, or are frozen.
     #[expect(clippy::inline_always, reason = "a call costs a tenth of a small row")]
     #[inline(always)]
     pub fn publish(&mut self, rows: u64) {

@@ -86,7 +86,7 @@ impl<'a, O: Words, N: WordsMut> Relocator<'a, O, N> {
 
     /// Copies the rows that are missing and marks the old lane as relocated. The caller holds the
     /// lane, so that no row is published meanwhile. Returns `false` if the counters of the lanes
-    /// are impossible; then nothing changed.
+    /// are impossible; then the old lane has not changed.
     #[must_use]
     pub fn finish(&mut self) -> bool
     where

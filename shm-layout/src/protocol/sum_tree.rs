@@ -143,7 +143,7 @@ pub fn commit(
     ancestors: &mut Ancestors,
 ) {
     for changes in changes.chunks(JOURNAL_ENTRIES) {
-        // Draws wait while the journal is used, so whatever can be done before it is.
+        // Draws wait while the journal is in use, so prepare as much as possible before.
         ancestors.begin(changes.iter().map(|change| change.leaf));
         prefetch_parents(tree, shape, &ancestors.nodes);
         write_journal(tree, shape, changes);

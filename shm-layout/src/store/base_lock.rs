@@ -47,8 +47,8 @@ pub enum LockAttempt {
 }
 
 impl BaseLock {
-    /// Takes the lock unless it is held for about 0.1 s. Creates the base directory if it is
-    /// missing.
+    /// Takes the lock. Gives up if another process holds it for about 0.1 s. Creates the base
+    /// directory if it is missing.
     pub fn claim(base: &Base) -> Result<LockAttempt, SegmentError> {
         let path = base.path().join(DAEMON_LOCK);
         for attempt in 0..ATTEMPTS {

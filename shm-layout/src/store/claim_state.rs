@@ -39,7 +39,7 @@ impl RingStore {
 
 fn state(name: String, memory: &ClaimMemory) -> ClaimTableState {
     let pass = claim::read(memory, memory.lanes as usize);
-    // Another pass that began meanwhile has begun because all of this one were claimed.
+    // If another pass has begun meanwhile, all rows of this one were claimed.
     let next = match claim::position(memory) {
         (number, next) if number == pass.number => next,
         _ => pass.total(),
@@ -60,8 +60,7 @@ impl UnnamedRing<'_> {
     }
 }
 
-/// Returns the bytes that a table begins with of which nothing was claimed. All bytes after them
-/// are zero.
+/// Returns the first bytes of a table of which nothing was claimed. All bytes after them are zero.
 pub(super) fn empty(lanes: u32, ring_uuid: [u8; 16], settings: ClaimSettings) -> Vec<u8> {
     bytemuck::bytes_of(&ClaimHeader::new(lanes, ring_uuid, settings)).to_vec()
 }

@@ -73,7 +73,7 @@ impl ClaimTable {
         claim::take(&*self.memory, pass, total, want)
     }
 
-    /// Gives claimed positions back that were handed to nobody; see [`claim::give_back`].
+    /// Gives claimed positions back that were not used; see [`claim::give_back`].
     #[must_use]
     pub fn give_back(&self, pass: u64, positions: &std::ops::Range<u64>) -> bool {
         claim::give_back(&*self.memory, pass, positions)

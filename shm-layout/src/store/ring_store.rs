@@ -221,7 +221,7 @@ impl RingStore {
         }
     }
 
-    /// Returns the locks of a ring on the heap; others have a file of them.
+    /// Returns the locks of a ring on the heap. Named rings use a lock file instead.
     pub(crate) fn heap_locks(&self) -> HeapLocks {
         match &self.place {
             RingBacking::Heap { locks, .. } => locks.clone(),

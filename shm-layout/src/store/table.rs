@@ -274,9 +274,9 @@ impl TableView {
 }
 
 impl RingStore {
-    /// Opens a table of the ring, or creates it. Returns `None` while another process creates or
-    /// changes it: try again. `rows` are the rows of a lane that a new table covers. Fails if the
-    /// table has other settings or is of another kind.
+    /// Opens a table of the ring, or creates it. Returns `None` while another process creates it:
+    /// try again. `rows` are the rows of a lane that a new table covers. Fails if the table has
+    /// other settings or is of another kind.
     pub fn try_table(
         self: &Arc<Self>,
         name: &str,

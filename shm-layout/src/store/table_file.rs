@@ -356,8 +356,8 @@ pub(super) fn names(object: &Object) -> Result<Vec<String>, SegmentError> {
     Ok(names)
 }
 
-/// Opens all tables of one kind, by name. Lists a table whose kind is unreadable under every kind.
-/// Fails if the ring cannot be listed.
+/// Opens all tables of one kind, sorted by name. A table whose kind cannot be read is listed, with
+/// its error, for every kind. Fails if the ring cannot be listed.
 pub(super) fn listed<T: TableKind>(store: &RingStore) -> Result<Vec<Listed<T>>, SegmentError> {
     let Some(object) = store.object() else {
         // In the order of their names.
@@ -369,7 +369,7 @@ pub(super) fn listed<T: TableKind>(store: &RingStore) -> Result<Vec<Listed<T>>, 
         let opened = store.open_table(object, &name);
         (name, opened)
     };
-    // The table of processes that have ended counts as absent, and so does one that was removed
+    // A table counts as absent if its memory was freed with its processes, or if it was removed
     // since it was listed.
     let is_there = |(name, table): &Listed<T>| match table {
         Err(SegmentError::MemoryGone { .. } | SegmentError::TableDiffers { .. }) => false,
@@ -379,8 +379,8 @@ pub(super) fn listed<T: TableKind>(store: &RingStore) -> Result<Vec<Listed<T>>, 
     Ok(names(object)?.into_iter().map(open).filter(is_there).collect())
 }
 
-/// Opens all tables of one kind that can be opened, by name. It suits statistics: what is to be
-/// whole uses [`listed`].
+/// Opens all tables of one kind that can be opened, by name. Meant for statistics: callers that
+/// must miss no table use [`listed`].
 pub(super) fn readable<T: TableKind>(store: &RingStore) -> impl Iterator<Item = (String, Arc<T>)> {
     let tables = listed(store).unwrap_or_default().into_iter();
     tables.filter_map(|(name, table)| Some((name, table.ok()?)))

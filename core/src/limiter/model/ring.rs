@@ -59,7 +59,7 @@ impl ModelLane {
 pub(super) enum Writer {
     /// It waits for its turn, or for its environment.
     Idle,
-    /// It has published so many transitions that it has not counted.
+    /// It has published this number of transitions and has not counted them.
     Published(u64),
 }
 

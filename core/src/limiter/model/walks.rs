@@ -64,7 +64,7 @@ impl Walk {
         true
     }
 
-    /// The lead stays within the band, but for one append and for the first `min_size` inserts.
+    /// The lead stays within the band, except for one append and for the first `min_size` inserts.
     #[expect(clippy::cast_precision_loss, reason = "small counts")]
     fn assert_within_band(&self) {
         let (ratio, size) = (self.limits.samples_per_insert(), self.limits.min_size_to_sample());

@@ -2,8 +2,8 @@
 //!
 //! Built from row headers alone, by reading every row once; rows published since are read at the
 //! next [`EpisodeIndex::refresh`]. The readable rows alone decide which episodes are complete, so
-//! that all samplers know the same ones. An entry is dropped when a row that decided is no longer
-//! readable.
+//! that all samplers know the same ones. An entry is dropped when a row that showed its episode to
+//! be complete is no longer readable.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -47,8 +47,8 @@ struct EpisodeRun {
     episode: u64,
     /// Step of the row that continues it.
     next_step: u64,
-    /// First row of the episode, and the first row that shows it to be one; `None` if rows before
-    /// the first one read may be missing.
+    /// First row of the episode, and the oldest row that shows that it is the first; `None` if rows
+    /// before the first one read may be missing.
     first: Option<(u64, u64)>,
     /// Whether the last row read terminated or truncated it.
     ended: bool,

@@ -15,7 +15,8 @@ use crate::ring::lane_inspection::{MAX_RELOCATIONS, is_relocated, readable};
 pub(crate) struct LaneRange {
     /// Readable rows.
     rows: Range<u64>,
-    /// Slot of the first of them, kept because a division per draw costs as much as a small column.
+    /// Slot of the first of them, kept because a division per draw costs as much as the copy of a
+    /// small column.
     slot: u64,
     /// Numbers of its candidates among those of all lanes. The newest row is not a candidate: it
     /// has no successor yet.

@@ -94,7 +94,7 @@ impl StartIndex {
         whole
     }
 
-    /// Returns the row whose header decides at last whether row `row` is a start.
+    /// Returns the last row whose header is needed to decide whether row `row` is a start.
     pub(crate) fn decisive(&self, row: u64) -> u64 {
         row.saturating_add(self.ahead).saturating_add(self.rule.rows_after())
     }
@@ -277,8 +277,8 @@ impl Scanner<'_> {
             let (row, episode, t) = (starts.scanned, pair[0].episode, u64::from(pair[0].t));
             starts.scanned += 1;
             if !transition_starts(pair[0].flags, pair[1].flags) {
-                // A row without a successor follows the last transition of an episode that was cut.
-                // After a FINAL row that transition ended its run already.
+                // A row before a GAP follows the last transition of an episode that was cut. At a
+                // FINAL row there is no run: it ended with the transition before.
                 if let Some((first, _)) = starts.run.take().filter(|(_, of)| *of == episode) {
                     self.end(starts, first, (row.saturating_sub(1), t.saturating_sub(1)));
                 }

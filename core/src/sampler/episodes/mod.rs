@@ -1,7 +1,7 @@
 //! Batches of whole episodes.
 //!
-//! The selection chooses complete episodes, and their rows are gathered by name with the one gather
-//! engine. An episode that a writer overwrites meanwhile is drawn again.
+//! The selection chooses complete episodes, and their rows are gathered by index with the same
+//! gather engine. An episode that a writer overwrites meanwhile is drawn again.
 
 mod draw;
 mod pieces;
@@ -29,7 +29,7 @@ impl EpisodeLayout {
         }
     }
 
-    /// Returns the layout of a word.
+    /// Returns the layout that `word` names, or `None` for another word.
     #[must_use]
     pub fn named(word: &str) -> Option<Self> {
         [Self::Padded, Self::Ragged].into_iter().find(|layout| layout.as_str() == word)
@@ -39,10 +39,10 @@ impl EpisodeLayout {
 /// Draws of whole episodes instead of transitions.
 ///
 /// The selector chooses among the complete ones: uniformly, by priority, oldest or newest first, or
-/// each once from a table. The priority of an episode is that of its first transition; `index` names
-/// that one for padded episodes, and for ragged ones its place is in `offsets`. A table of
-/// priorities has the [stride](crate::PriorityOptions::stride) of whole episodes, and serves no
-/// transitions.
+/// each once from a table. The priority of an episode is that of its first transition; `index`
+/// names that one for padded episodes, and for ragged ones its place is in `offsets`. A table of
+/// priorities for whole episodes has their [stride](crate::PriorityOptions::stride), and does not
+/// serve draws of single transitions.
 ///
 /// An episode is complete if it terminated or was truncated, its FINAL row is published, and its
 /// first row is within capacity. One that began after a GAP, as the first one of a writer that

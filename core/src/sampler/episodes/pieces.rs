@@ -10,7 +10,7 @@ use crate::sampler::plan::{ArenaField, BatchPlan, Source};
 /// Places of the episodes of a batch in its arenas.
 #[derive(Debug)]
 pub(super) enum EpisodePlaces {
-    /// Every item has as many places.
+    /// Every item has the same number of places.
     Padded,
     /// First place of each item, and the end of the last one.
     Ragged(Vec<usize>),

@@ -291,7 +291,7 @@ fn chi_square(counts: &BTreeMap<u64, u64>, cells: u64) -> f64 {
     found.sum::<f64>() + missing as f64 * expected
 }
 
-/// Chi-square of 29 degrees of freedom that is exceeded with probability 1e-6.
+/// Chi-square of 29 degrees of freedom that is exceeded with probability 2e-6.
 const MOST: f64 = 79.0;
 
 #[test]

@@ -39,7 +39,7 @@ struct Fill<'a, P> {
 }
 
 impl Gather {
-    /// Fills the arenas of a batch, and comes to `points` on the way.
+    /// Fills the arenas of a batch, and calls `points` between the steps.
     pub(in crate::sampler) fn fill(
         &mut self,
         source: RowSource<'_>,

@@ -248,7 +248,8 @@ impl<'a> RowFinder<'a> {
             return Ok(Inspection::NoTransition);
         };
         let (lane, readable) = (&**lane, range.rows());
-        // The index was built from earlier ranges. Other rows occur only if a peer is faulty.
+        // The index was built from earlier ranges, so it may name a row that is gone. Other rows
+        // occur only if a peer is faulty.
         if !readable.contains(&seq) {
             return Ok(Inspection::Overtaken);
         }

@@ -63,7 +63,7 @@ impl ArenaWriter<'_> {
     }
 
     /// Fills an item of a learned column: `rows` rows from `seq` on, at place `before` on. The
-    /// other places are zero. A value and its flag are of one load.
+    /// other places are zero. A value and its flag come from one load.
     fn copy_learned(
         &self,
         pair: &mut LearnedPair<'_>,

@@ -1,8 +1,8 @@
-//! Points of a gather between which a writer may change its rows.
+//! Points of a gather at which a writer may change its rows.
 
 /// Observer of a gather at the points between its steps, where rows may change under it.
 ///
-/// A sampler passes `()`, of which nothing is left in its code. Tests change the ring at a point.
+/// A sampler passes `()`, whose calls compile to nothing. Tests change the ring at a point.
 pub(in crate::sampler) trait GatherPoints {
     /// Called when the headers of a micro-batch were read, with a bitmask of the items that are to
     /// be copied together. Returns those that are; the others are inspected and copied one by one.

@@ -2,7 +2,8 @@
 
 use crate::error::SampleError;
 
-/// Maximum draws for one item whose rows writers overwrite. The batch fails after them.
+/// Maximum draws for one item: a draw may be rejected, or a writer may overwrite its rows. The
+/// batch fails after them.
 pub(in crate::sampler) const MAX_ATTEMPTS: u32 = 10_000;
 
 /// Source of the rows of a batch.

@@ -121,7 +121,8 @@ impl Ring {
                     open.push(*item);
                 }
             }
-            // An item that was not copied may be listed twice, as its lane may have been relocated.
+            // An item that was not copied is listed twice if its row was overwritten or its lane
+            // relocated.
             open.sort_unstable();
             open.dedup();
             if open.is_empty() {

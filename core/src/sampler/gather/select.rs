@@ -12,7 +12,8 @@ use crate::sampler::eligibility::NO_DRAW;
 use crate::sampler::plan::{MICRO_BATCH, PrefetchPolicy};
 
 impl<'a> RowFinder<'a> {
-    /// Selects the first draw of each item. Whether a transition starts there is not known yet.
+    /// Selects the row of each item: its first draw, or the row that the index names. Whether a
+    /// transition starts there is not known yet.
     pub(super) fn select_rows(
         &mut self,
         items: Range<usize>,

@@ -12,7 +12,7 @@ use crate::{
     WriterOptions,
 };
 
-/// Fills a batch as a sampler does, and comes to `points` on the way.
+/// Fills a batch as a sampler does, and calls `points` between the steps.
 fn fill(
     sampler: &mut Sampler,
     request: BatchRequest<'_>,

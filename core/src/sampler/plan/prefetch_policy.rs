@@ -3,7 +3,7 @@
 
 use super::segments::Segments;
 
-/// Most items of a micro-batch: about as many as the cache lines that a core requests at a time.
+/// Maximum items of a micro-batch: about as many as the cache lines that a core requests at a time.
 pub(crate) const MICRO_BATCH: usize = 16;
 /// Rows of a micro-batch of single rows, whose columns are all prefetched while the micro-batch
 /// before is copied.

@@ -49,7 +49,7 @@ impl<M: BatchBuffers> Batches<M> {
         if matches!(self.state, State::Idle(_))
             && let State::Idle(mut sampler) = std::mem::replace(&mut self.state, State::Gone)
         {
-            // Batches that wait, the one being drawn, and the one returned last.
+            // Keep the batches that wait, the one being drawn, and the one returned last.
             sampler.selection.keep(self.prefetch + 2);
             let plan = Arc::clone(&self.plan);
             let (make, left, prefetch) = (self.make, self.left, self.prefetch);

@@ -51,7 +51,7 @@ impl<M: BatchBuffers> Running<M> {
             let mut sampler = receive.recv().expect("handed over below");
             let memory = Supply { make, empties };
             let stops = Arc::clone(&stopped);
-            // The ring's interrupt runs in the threads of its user.
+            // The ring's interrupt may run only in the threads of its user, so replace it here.
             let of_ring = sampler.ring().interrupt().clone();
             sampler.set_interrupt(Interrupt::told(move |report| {
                 pending.put(report);

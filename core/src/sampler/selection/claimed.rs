@@ -24,7 +24,7 @@ pub(in crate::sampler) struct ClaimedRows {
     windows: bool,
     claims: Claims,
     rows: Vec<ClaimedRow>,
-    /// Rows that were claimed and not returned; they come first.
+    /// Rows that were claimed and not returned; the next batch takes them first.
     held: VecDeque<ClaimedRow>,
     /// Claimed rows of a table that is consumed, whose windows end beyond the newest rows: rows to
     /// come decide whether they are eligible. Each with the first row of its lane that was not
@@ -231,8 +231,8 @@ impl ClaimedRows {
         self.rows.get(item).map(|(row, _)| *row)
     }
 
-    /// Returns another row for an item whose row is overwritten: one that is held, or a claimed
-    /// one.
+    /// Returns another row for an item whose row was rejected or overwritten: one that is held, or
+    /// a newly claimed one.
     pub(super) fn next(
         &mut self,
         item: usize,

@@ -30,7 +30,7 @@ use crate::table_lock::LockLimits;
 
 /// Attempts per item of the last batch above which the start index is kept up to date.
 const FREQUENT: u64 = 3;
-/// Maximum attempts to begin a batch while no row has a priority.
+/// Maximum attempts to begin a batch while its selector finds no row.
 const LOOKS: u32 = 16;
 
 /// Rows that a sampler may draw, and how it chooses among them.
@@ -269,7 +269,7 @@ impl Selection {
     }
 
     /// Writes the importance weights of batch number `batch`, if draws are in proportion to
-    /// priorities. Those of named rows have the leaves that `index` has now.
+    /// priorities. Weights of the rows that `index` names are computed from their present leaves.
     pub(super) fn write_weights(
         &mut self,
         batch: u64,

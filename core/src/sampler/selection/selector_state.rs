@@ -1,7 +1,7 @@
 //! Rows of a batch that are chosen otherwise than uniformly.
 //!
-//! A choice offers a row for each item before the gather begins. If a row turns out to be no
-//! transition, or is overwritten meanwhile, it offers another one for the item.
+//! A selector offers a row for each item before the gather begins. If a row turns out to be no
+//! transition, or is overwritten meanwhile, the selector offers another one for the item.
 
 use super::claimed::ClaimedRows;
 use super::extremes::ExtremeRows;

@@ -141,7 +141,7 @@ impl WeightedRows {
         Some((lane, starts.nth_in(lane, place.below(starts.count_in(lane))?)?))
     }
 
-    /// Draws a lane among those that have rows.
+    /// Chooses a lane among those that have rows and a weight: by weight, or in turn.
     fn lane(
         &self,
         place: Place<'_>,

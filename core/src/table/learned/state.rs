@@ -34,7 +34,7 @@ pub struct LaneValues {
 }
 
 impl LaneValues {
-    /// Returns the rows of a table with `columns` columns.
+    /// Returns the rows that have values, in a table with `columns` columns.
     #[must_use]
     pub fn rows(&self, columns: usize) -> Range<u64> {
         let rows = self.values.len().checked_div(columns).unwrap_or(0);
@@ -57,9 +57,9 @@ impl LaneValues {
 }
 
 impl Ring {
-    /// Returns the states of the tables of learned columns, by name, when the iterator comes to
-    /// each. A value that is set meanwhile is in a state or not. Needs memory for 8 bytes a row and
-    /// column. O(rows) a table.
+    /// Returns the states of the tables of learned columns, by name. Each is read when the iterator
+    /// comes to it. A value that is set meanwhile may be missing. Needs memory for 8 bytes a row
+    /// and column. O(rows) a table.
     ///
     /// A table that cannot be opened has the error instead, and one whose kind cannot be read is
     /// listed too. Fails if the ring cannot be listed.
@@ -86,7 +86,8 @@ impl Ring {
 }
 
 impl Filling<'_> {
-    /// Restores a table of learned columns. Its values are of rows that were begun. O(rows).
+    /// Restores a table of learned columns. Fails if it has values of rows that were not begun.
+    /// O(rows).
     ///
     /// ```
     /// use backcast_core::{DType, LearnedOptions, Ring, RingOptions, Schema, StepColumns};

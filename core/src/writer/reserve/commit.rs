@@ -62,11 +62,12 @@ impl Reserved<'_> {
         };
         let mut plan = state.plan(writer.mode, step);
         if nowhere {
-            // One row, whatever it would have brought.
+            // Counts as one dropped row, whatever FINAL rows it would have brought.
             plan = LanePlan { dropped: 1, ..plan.without_rows(state) };
         }
         writer.check_plan(0, &plan, given)?;
-        // The row lies where the FINAL row of an episode that is cut belongs.
+        // The reserved row lies in the slot that the FINAL row of the cut episode needs, so copy
+        // it.
         let moved = if plan.cuts() { writer.written_row() } else { Vec::new() };
         let moved: Vec<&[u8]> = moved.iter().map(Vec::as_slice).collect();
         writer.planned.clear();

@@ -195,8 +195,8 @@ impl OwnLane {
         }
     }
 
-    /// Writes row `i` of the `of` rows of a step that ends no episode. Returns `false` if there is
-    /// no room, or if a column has another size.
+    /// Writes row `row.0` of the `row.1` rows of a step that ends no episode. Returns `false` if
+    /// there is no room, or if a column has another size.
     #[expect(clippy::inline_always, reason = "a call costs a tenth of a small row")]
     #[inline(always)]
     fn write_row(&self, step: &Step<'_>, row: (usize, usize)) -> bool {
@@ -220,7 +220,7 @@ impl OwnLane {
                 self.kept.keep(KeptKind::Next, obs, next, i);
                 self.update_continuation();
             }
-            // It keeps nothing, and goes on with any step.
+            // The lane keeps nothing, and any step continues it.
             None if self.continuation == Continuation::Plain => {}
             None => {
                 self.kept.forget();

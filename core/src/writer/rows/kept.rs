@@ -1,4 +1,4 @@
-//! Keeps the observation of the newest row of a lane, to compare it with the next append.
+//! Keeps an observation of a lane, to compare the next append with it.
 
 use backcast_layout::Role;
 

@@ -1,9 +1,9 @@
 //! Rows of steps, from a step to the bytes of its rows.
 //!
-//! `append`, `extend`, `reserve` and `finish` describe their steps. [`reset_policy`] decides what they
-//! become, the writer makes room for the plans, and `write` writes them. Most steps continue every
-//! lane: `fast` writes those without a plan. Tests compare both with each other and with a model of
-//! its own.
+//! `append`, `extend`, `reserve` and `finish` describe their steps. [`reset_policy`] decides what
+//! they become, the writer makes room for the plans, and `write` writes them. Most steps continue
+//! every lane: `fast` writes those without a plan. Tests compare both paths with each other and
+//! with a separate model.
 
 mod episode_clock;
 mod fast;

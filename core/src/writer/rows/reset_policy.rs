@@ -1,9 +1,9 @@
-//! Reset policy of a writer: decides what a step becomes, its rows, their flags, and the observation
+//! Reset policy of a writer: decides which rows a step becomes, their flags, and the observation
 //! that a FINAL row holds.
 //!
 //! [`LaneState::plan`] is the only place that decides about a step, [`LaneState::finish`] and
-//! [`LaneState::restart`] about the end of a lane that no step brings. They are pure functions of
-//! the autoreset mode, the state of a lane, and a step.
+//! [`LaneState::restart`] about the end of an episode that no step brings. They are pure functions
+//! of the autoreset mode, the state of a lane, and a step.
 
 use super::episode_clock::{EpisodeClock, HeaderFields};
 use super::kept::KeptKind;
@@ -130,7 +130,7 @@ impl LaneState {
         plan
     }
 
-    /// Plans the end of a lane that no step brings: a `next_obs` that waits for its successor
+    /// Plans the end of an episode that no step brings: a `next_obs` that waits for its successor
     /// becomes the FINAL row of its episode.
     pub(in crate::writer) fn finish(self) -> LanePlan {
         if self.kept != KeptKind::Next {

@@ -96,7 +96,7 @@ impl RowSource<'_> {
             KeptKind::Next => self.given.next.unwrap_or_default(),
             KeptKind::Final => last,
         };
-        // A lane without a row of the step does not change.
+        // Without a row of the step, the kept observation stays as it is.
         if plan.row.is_some() {
             lane.kept.keep(plan.after.kept, self.obs, newest, i);
         }

@@ -164,7 +164,7 @@ impl KeptRing {
         // List again: the first list may be older than the last relocation.
         let names = self::names(&self.dir).unwrap_or_default();
         if !names.iter().any(|name| name.ends_with(NEXT_SUFFIX)) {
-            // Its creator is about to rename an unfinished table.
+            // Leave out unfinished tables, which their creators are about to rename.
             for name in names.iter().filter(stale).filter(|name| !is_unfinished(name)) {
                 self.renew(name);
             }

@@ -2,9 +2,10 @@
 //!
 //! Any process of the user can truncate a file in a directory, and each process that has it mapped
 //! then gets a SIGBUS. A sealed memfd cannot be truncated. It has no name, so a link stands in
-//! place of the file. The link holds the random number of the memory, and the process and
-//! descriptor that created it. Only this module follows such links. Every handle of the ring keeps
-//! descriptors of its memory, so any holder is enough after the creator has ended.
+//! place of the file. The link holds the random number of the memory, and a process with its
+//! descriptor: the creator, or a keeper that renewed the link. Only this module follows such links.
+//! Every handle of the ring keeps descriptors of its memory, so any holder is enough after the
+//! creator has ended.
 //!
 //! `docs/decisions/0033-sealed-memory-behind-links.md` says why links, and what they cost.
 
@@ -41,7 +42,7 @@ const MARK: &str = "backcast-memfd";
 pub(crate) struct Link {
     /// Random number of the memory, part of its name.
     id: u64,
-    /// Process that created the memory, and its descriptor there.
+    /// Process that has the memory, and its descriptor there: the creator, or a keeper.
     pid: u32,
     descriptor: u32,
 }

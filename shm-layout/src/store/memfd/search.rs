@@ -37,11 +37,12 @@ impl Search {
         self.looked = false;
     }
 
-    /// Returns the path of a descriptor of a memory: that of its creator, or of any process.
-    /// Returns `None` if no process that this one can inspect has it. Fails if this process runs
-    /// out of files or memory during the search: the memory may exist.
+    /// Returns the path of a descriptor of a memory: the one that the link names, or that of any
+    /// process. Returns `None` if no process that this one can inspect has it. Fails if this
+    /// process runs out of files or memory during the search: the memory may exist.
     ///
-    /// Reads every descriptor of every process of this user, if the creator has ended.
+    /// Reads every descriptor of every process of this user, if the named one and those seen before
+    /// are gone.
     pub(crate) fn find(&mut self, link: Link) -> io::Result<Option<PathBuf>> {
         let first = of(&Path::new("/proc").join(link.pid.to_string()), link.descriptor);
         if is_it(&first, link) {

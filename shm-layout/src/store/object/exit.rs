@@ -6,7 +6,7 @@ use super::removal::{collect_one, tidy};
 use super::{HOLD_BYTE, ObjectKind};
 use crate::os::exit_release;
 
-/// Stops holding every object, and removes those that nobody holds any more and that are not
+/// Stops holding every object, and removes those that no process holds any more and that are not
 /// persistent. Handles of threads that still run keep their memory.
 pub(super) fn leave_all() {
     // All locks go first: this process may have several handles of an object.

@@ -3,7 +3,7 @@
 //! 1. The process that resizes takes the ring's resize lock. It creates a file `lane-NNNN.next` for
 //!    each lane with all its space, and copies rows to it beside the writers.
 //! 2. It renames a new `ring.ctl` into place, which states the new size of the lanes. It notifies
-//!    the writers by the count `resizes`, which they read every few rows.
+//!    the writers by the count `resizes`, which they read before each append.
 //! 3. Each writer relocates its own lane between two appends. It copies the last rows, marks the
 //!    old memory as relocated, and renames the new file to the name of the old one. Lanes without a
 //!    writer are relocated by the process that resizes, or by the next writer.

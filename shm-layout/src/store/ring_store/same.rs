@@ -1,4 +1,4 @@
-//! Whether an existing ring is the one that a program asks for.
+//! Compares an existing ring with the one that was requested.
 
 use super::RingStore;
 use crate::error::{ObjectKind, SegmentError};

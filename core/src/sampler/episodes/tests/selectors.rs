@@ -26,7 +26,7 @@ fn drain(sampler: &mut crate::Sampler, layout: EpisodeLayout) -> Vec<Episode> {
     (0..1_000).map_while(next).collect()
 }
 
-/// Returns the rows of a lane that are older than one, or newer.
+/// Returns how many rows of the lane come before an episode in the order of a selector.
 fn rank(model: &Model, (lane, first, _): Episode, selector: &Selector) -> u64 {
     let lane = &model.lanes[lane];
     let oldest = lane.rows.saturating_sub(model.ring.lane_capacity()).max(lane.mark);

@@ -17,7 +17,7 @@ pub(super) enum Op {
     DropEpisode,
 }
 
-/// Steps of a case, each as often as it is here.
+/// Steps that cases choose from; one that is listed more often is chosen more often.
 pub(super) const OPS: [Op; 14] = [
     Op::Append,
     Op::Append,

@@ -147,7 +147,7 @@ impl Played {
         self.model.lanes.iter().map(model::Lane::head).sum()
     }
 
-    /// Compares what the writer says of itself.
+    /// Compares warnings and counts of the writer with the model.
     fn compare_writer(&mut self) {
         let writer = self.writer.as_mut().unwrap();
         let has_warnings = writer.has_warnings();

@@ -165,7 +165,7 @@ impl Steps {
     }
 }
 
-/// Invents steps of which each mostly begins with what the one before led to.
+/// Generates steps, most of which begin with the observation that the step before led to.
 pub(super) fn invent(
     setup: Setup,
     dice: &mut Dice,
