@@ -108,12 +108,12 @@ struct Contest<const OBS: usize, const ACTION: usize> {
     prefetch: [Prefetch; OTHERS.len()],
     /// Batches that the sampler has drawn.
     batches: u64,
-    /// A sampler with the same seed, which draws first to tell the rows.
+    /// A sampler with the same seed, which draws the rows of a round in advance.
     scout: Sampler,
     index: Vec<i64>,
-    /// Nanoseconds a row in each round.
+    /// Nanoseconds a row of each of [`OURS`], round by round.
     ours: [Vec<f64>; OURS.len()],
-    /// Those of [`OTHERS`].
+    /// Nanoseconds a row of each of [`OTHERS`], round by round.
     theirs: [Vec<f64>; OTHERS.len()],
 }
 

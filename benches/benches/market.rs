@@ -2,7 +2,7 @@
 //! observations, resets, memory, threads and many environments. Contenders take turns.
 //!
 //! `BACKCAST_BOURSE_PYTHON` names a Python interpreter that has `bourse`; without it that part is
-//! left out, which is said.
+//! skipped with a message.
 
 use std::error::Error;
 use std::io::{BufRead, BufReader, Write};
@@ -19,9 +19,9 @@ use backcast_sim::{Book, BookEvents, BookFill, Market, Order, Preset, Removal};
 const ROUNDS: usize = 9;
 /// Ticks of a round of one market.
 const TICKS: u64 = 20_000;
-/// Time of a round of many environments.
+/// Duration of a round of threads or processes.
 const ROUND: Duration = Duration::from_millis(500);
-/// Environments of the comparison of threads with processes.
+/// Environments of the comparison of threads with processes, and the smaller number in `many`.
 const ENVS: usize = 64;
 /// Environments that do not fit the caches.
 const MANY: usize = 1_024;
@@ -59,7 +59,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// An environment whose episodes do not end while it is measured.
+/// Returns settings of an environment whose episodes do not end while it is measured.
 fn config(frame_skip: u32) -> TradingEnvConfig {
     TradingEnvConfig {
         max_ticks: 1 << 40,
@@ -75,7 +75,7 @@ fn per_second(count: u64, begin: Instant) -> f64 {
     count as f64 / begin.elapsed().as_secs_f64()
 }
 
-/// Counts what a book reports, so that nothing is optimised away.
+/// Sums the shares that a book reports, so that nothing is optimised away.
 #[derive(Default)]
 struct Counted {
     shares: i64,
@@ -131,11 +131,11 @@ impl Drop for Bourse {
     }
 }
 
-/// Ticks alone, with an observation each, and the calls of the book alone.
+/// Measures ticks without observations, ticks with an observation each, and the calls of the book.
 fn ticks(measured: &Measured, metric: &str) -> Result<(), Box<dyn Error>> {
     let market_config = Preset::Normal.config();
     let mut market = Market::new(&market_config, 1)?;
-    // Repeat the same ticks in every round, since the log of the book belongs to them.
+    // Every round repeats the same ticks, since the log of the book belongs to them.
     market.log_book(0);
     market.reset(1);
     market.run(TICKS);
@@ -204,7 +204,7 @@ fn ticks(measured: &Measured, metric: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Resets from a warm snapshot, in ticks of the same market.
+/// Resets from a warm snapshot, in microseconds and in ticks of the same market.
 fn resets(measured: &Measured, metric: &str) -> Result<(), Box<dyn Error>> {
     const RESETS: u64 = 200;
     let mut env = TradingEnv::new(config(1))?;
@@ -307,7 +307,7 @@ impl Stepping {
     }
 }
 
-/// The child's part: a round for each line.
+/// Runs in the child: one round for each line of its standard input.
 fn step_when_told(envs: usize) -> Result<(), Box<dyn Error>> {
     let mut stepping = stepping(envs, 10, 1)?;
     stepping.round()?;
@@ -342,7 +342,7 @@ impl Stepper {
     }
 }
 
-/// 64 environments on two threads, and two processes of 32 side by side.
+/// 64 environments on one thread, on two threads, and in two processes of 32 side by side.
 fn threads_and_processes(measured: &Measured, metric: &str) -> Result<(), Box<dyn Error>> {
     let mut together = stepping(ENVS, 10, 2)?;
     let mut alone = stepping(ENVS, 10, 1)?;

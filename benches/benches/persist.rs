@@ -1,6 +1,6 @@
-//! Saves and loads of 1 M rows of 701 B, compared with a plain write and a plain read of the same
-//! bytes. Also the cost of an incremental save, the memory of a save, and the cost of a follower to
-//! a writer.
+//! Saves and loads of 1 M rows of 701 B, compared with a plain write of as many bytes and a plain
+//! read of the same files. Also the cost of an incremental save, the memory of a save, and the cost
+//! of a follower to a writer.
 
 use std::error::Error;
 use std::fs::{self, File};
@@ -19,7 +19,7 @@ use backcast_persist::{FollowOptions, Follower, LoadOptions, PersistMode, SaveOp
 const ROWS: u64 = 1_000_000;
 const LANES: u32 = 8;
 const RUNS: usize = 7;
-/// Bytes of a plain write.
+/// Bytes of each call in the plain write.
 const PIECE: usize = 4 << 20;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -152,7 +152,7 @@ impl Runs {
     }
 }
 
-/// Runs once. `before` is the memory in use before the first save.
+/// Measures each operation once. `before` is the memory in use before the first save.
 fn once(
     store: &Store,
     ring: &Ring,
@@ -172,7 +172,7 @@ fn once(
     let files = store.snapshot("ring@all")?.files;
 
     let write = {
-        // The same bytes, from memory.
+        // Writes as many bytes from memory.
         let piece = vec![7_u8; PIECE];
         let since = Instant::now();
         let mut file = File::create(plain)?;
@@ -207,7 +207,7 @@ fn once(
     Ok(Once { save, write, more, load, read, memory: most - before })
 }
 
-/// Returns the seconds to read files into new memory, as a ring's is new.
+/// Returns the seconds to read files into new memory, since a load fills new memory too.
 fn read_all(files: &[PathBuf]) -> Result<f64, Box<dyn Error>> {
     let since = Instant::now();
     let mut kept = Vec::new();

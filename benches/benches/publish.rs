@@ -31,7 +31,7 @@ fn against_memcpy(c: &mut Criterion, group: &str, record: Record, bytes: u64, la
         next_obs: None,
         final_obs: None,
     };
-    // One lap, so that all pages are mapped.
+    // Fills the ring once, so that all pages are mapped.
     for _ in 0..ring.slots() {
         writer.append(step).expect("a step of the schema");
     }

@@ -131,8 +131,7 @@ fn reapings() -> Result<Vec<f64>, Box<dyn Error>> {
                 let row = append(&mut writer).map_err(|error| error.to_string());
                 (row, Instant::now())
             });
-            // Waits while the pin exists and no row is published, so that the append is blocked by
-            // then.
+            // Gives the append time to reach the pinned slot, where it blocks.
             thread::sleep(Duration::from_millis(2));
             assert_eq!(ring.rows_published(), start + ring.slots(), "the lease was not honoured");
             let killed = Instant::now();

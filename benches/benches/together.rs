@@ -90,7 +90,7 @@ fn sampling_threads(measured: &Measured, metric: &str) -> Result<(), Box<dyn Err
     let mut drawings = [Drawing::new(&ring, 1)?, Drawing::new(&ring, 2)?];
     let (mut one, mut two) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        // In a thread other than the main one, like the two.
+        // Runs in a thread other than the main one, as the two samplers below do.
         let alone = &mut drawings[0];
         one.push(thread::scope(|s| s.spawn(|| rate(|| alone.draw())).join().expect("no panic")));
         let together = Barrier::new(2);

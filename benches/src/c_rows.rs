@@ -34,12 +34,12 @@ const HUGE: usize = 2 << 20;
 #[cfg(target_arch = "x86_64")]
 const LINE: usize = 64;
 
-/// How a gather gets the widths of columns.
+/// Source of the column widths in a gather.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Widths {
-    /// Takes them as arguments, like a library.
+    /// Arguments, as in a library.
     Dynamic,
-    /// Has them as constants, and can gather only these columns.
+    /// Constants: only these columns can be gathered.
     Constant,
 }
 
@@ -148,7 +148,7 @@ pub struct Rows {
     pub truncated: Vec<u8>,
     /// Indices of the rows.
     pub index: Vec<i64>,
-    /// Numbers of newer rows of the lane.
+    /// Number of newer rows in the lane.
     pub age: Vec<i64>,
 }
 
@@ -191,7 +191,7 @@ impl<const OBS: usize, const ACTION: usize> MappedRing<OBS, ACTION> {
     /// Maps a ring that no process writes any more.
     ///
     /// # Panics
-    /// If its columns are different.
+    /// If its columns have other widths.
     pub fn of(ring: &Ring, base: &Base, name: &str) -> Result<Self, Box<dyn std::error::Error>> {
         let store = RingStore::attach(base, name)?;
         let geometry = store.geometry();
@@ -218,7 +218,7 @@ impl<const OBS: usize, const ACTION: usize> MappedRing<OBS, ACTION> {
     }
 
     /// Copies the rows that `index` names and the observations after them. Returns `false` if a row
-    /// has a wrong number.
+    /// was overwritten or begins no transition.
     ///
     /// # Panics
     /// If the batch has another number of rows.
@@ -350,7 +350,7 @@ impl<const OBS: usize, const ACTION: usize> MappedRing<OBS, ACTION> {
         ask(self.places.reward, 4, 1);
     }
 
-    /// Copies one row.
+    /// Copies one row. Returns `false` if it was overwritten or begins no transition.
     ///
     /// # Safety
     /// `b` is below the length of the batch.

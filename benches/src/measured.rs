@@ -33,7 +33,7 @@ impl Measured {
     /// Prints and keeps all runs of a contender. A unit that ends in `/s` is better when larger.
     ///
     /// # Panics
-    /// If there are none, or the file cannot be written.
+    /// If there are no runs, or the file cannot be written.
     pub fn keep(&self, metric: &str, unit: &str, contender: &str, runs: &[f64]) {
         let mut sorted = runs.to_vec();
         sorted.sort_by(f64::total_cmp);

@@ -152,8 +152,8 @@ impl<'a> Assembler<'a> {
         PanelLoadError::TooLarge { tickers, days, columns, rows: self.keys.len(), limit }
     }
 
-    /// Builds the panel of all rows so far. Refuses no rows, two rows of a ticker on one day, macro
-    /// tickers without a row, and a panel that is too large.
+    /// Builds the panel of all rows so far. Refuses a table without rows, two rows of a ticker on
+    /// one day, macro tickers without a row, and a panel that is too large.
     pub(crate) fn finish(self) -> Result<PanelData, PanelLoadError> {
         if self.keys.is_empty() {
             return Err(PanelLoadError::NoRows { masked: self.masked });

@@ -46,7 +46,7 @@ pub(crate) struct CellWindow {
     pub(crate) ticker: u32,
     /// Position along the arena's leading axes, flattened.
     pub(crate) cell: u32,
-    /// Day `lead` of the window.
+    /// Day of the sample, at position `lead` of the window.
     pub(crate) day: u32,
 }
 
@@ -196,7 +196,8 @@ impl<'a> WindowSource<'a> {
             while let Some((first, (arena, mask))) = next() {
                 let end = first + mask.len() / span.days;
                 scratch.windows.clear();
-                // Also prefetches the first windows of the next slab, which any thread may take.
+                // Also lists the first windows of the next slab, to prefetch them. Any thread may
+                // take that slab.
                 list(first..(end + PREFETCH_DISTANCE).min(all), &mut scratch.windows);
                 self.fill_slab(span, Slab { first, arena, mask }, &mut scratch);
             }
@@ -324,8 +325,8 @@ impl<'a> WindowSource<'a> {
         &self.marks[window.ticker as usize * self.shape.listed_stride()..]
     }
 
-    /// Returns a window's first day within the panel, and its places that lie within the panel and
-    /// are shown.
+    /// Returns a window's first day within the panel, and the positions of the window that lie
+    /// within the panel and are shown.
     fn inside(&self, window: CellWindow, span: Span) -> (usize, Range<usize>) {
         let Span { lead, days } = span;
         let day = window.day as usize;

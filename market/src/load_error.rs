@@ -215,13 +215,13 @@ pub enum PanelLoadError {
          zstd, snappy, lz4, gzip or no compression"
     )]
     Codec { column: String, codec: String },
-    /// The file claims to unpack to far more than it can hold.
+    /// The file claims to unpack to more than a file of its size, or a panel, may hold.
     #[error(
         "{rows} rows x {columns} columns unpack to {bytes} bytes, and a file of this size may have \
          {limit}; write it again, or split it"
     )]
     Bomb { rows: u64, columns: usize, bytes: u64, limit: u64 },
-    /// No header, or a header and no rows.
+    /// No header, no rows, or only rows that count as absent.
     #[error("no data row{}; a panel needs one, and a CSV a header before it", masked_rows(*masked))]
     NoRows {
         /// Rows that count as absent because they lack a number.

@@ -384,7 +384,7 @@ mod tests {
         (panel.0.segment.meta().to_vec(), bytes)
     }
 
-    /// Calls every read function on a panel whose description cannot be trusted.
+    /// Calls read functions on a panel whose description cannot be trusted.
     fn read_everything(panel: &Panel) {
         for ticker in 0..=panel.tickers().len() {
             for day in 0..=panel.days() {

@@ -186,7 +186,7 @@ impl TickerTokenizer {
     /// Returns the tokens of names, and adds new names unless the tokenizer is frozen. Takes O(1)
     /// per name, and one lock, or two if it adds names.
     ///
-    /// Never adds [`UNK`], which has a token only if freezing added it.
+    /// Never adds [`UNK`], which has a token only after freezing with [`UnknownTicker::Unk`].
     ///
     /// An error adds nothing, except that [`TokenError::Full`] keeps the names that fit.
     pub fn encode(&self, names: &[impl AsRef<str>]) -> Result<Vec<i32>, TokenError> {

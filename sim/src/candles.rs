@@ -270,6 +270,7 @@ impl Candles {
     }
 
     /// Returns the volume of the last candle over the mean of the last 8, or fewer at the start.
+    /// `None` if these candles have no volume.
     #[must_use]
     pub fn volume_surge(&self) -> Option<f64> {
         let kept = self.count.min(VOLUMES as u64);

@@ -1,8 +1,8 @@
-//! Clones into memory that is there already.
+//! Cloning into memory that is already allocated.
 
-/// Implements `Clone` for a struct by its fields, each of which is cloned into its own memory by
-/// `clone_from`. `#[derive(Clone)]` would allocate there. A list that lacks a field does not
-/// compile.
+/// Implements `Clone` for a struct whose `clone_from` calls `clone_from` of every field, which
+/// reuses the field's memory. The `clone_from` of `#[derive(Clone)]` would allocate. A list that
+/// lacks a field does not compile.
 macro_rules! clone_in_place {
     ($(#[$doc:meta])* $name:ident { $($field:ident),+ $(,)? }) => {
         impl Clone for $name {

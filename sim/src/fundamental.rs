@@ -158,7 +158,7 @@ impl Analyst {
     }
 }
 
-/// Logarithm of the value of one symbol.
+/// Fundamental value of one symbol, its volatility factors and its live news.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fundamental {
     stream: RandomStream,
@@ -248,7 +248,8 @@ impl Fundamental {
         self.live += 1;
     }
 
-    /// Removes the events that have faded: a short one may stand behind a long one.
+    /// Removes the events that have faded. Checks all of them, since a short one may follow a long
+    /// one.
     fn forget_faded(&mut self, now: u64) {
         for at in (0..usize::from(self.live)).rev() {
             if self.news[at].left(now) == 0 {

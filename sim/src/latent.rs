@@ -36,7 +36,7 @@ impl Consensus {
         }
     }
 
-    /// Returns the consensus about a value.
+    /// Returns the makers' common opinion of `value`.
     pub(crate) fn of(&self, value: f64) -> f64 {
         value * self.error.exp()
     }
@@ -54,7 +54,7 @@ impl LatentConfig {
     #[inline]
     pub(crate) fn displacement(&self, consumed: f64) -> f64 {
         let size = consumed.abs();
-        // The root without cancellation for small sizes.
+        // Positive root of the quadratic, in the form that does not cancel for small sizes.
         let root = (self.depth * self.depth + 2.0 * self.slope * size).sqrt();
         (2.0 * size / (self.depth + root)).copysign(consumed)
     }

@@ -3,7 +3,7 @@
 //! A [`Market`] has one or more symbols, each with an order book, a hidden fundamental value and a
 //! population of background agents. One [`Market::tick`] is one second. Orders from outside enter
 //! through slots. Prices are whole ticks, cash and shares whole numbers. Every random draw comes
-//! from a stream that depends on the seed and the drawing agent alone.
+//! from a stream that depends only on the seed and on the agent or process that draws.
 //!
 //! ```
 //! use backcast_sim::{Market, Preset, SlotRequest, Side};

@@ -83,13 +83,14 @@ impl RandomStream {
         ((self.bits() >> 12) as f64 + 0.5) * (1.0 / 4_503_599_627_370_496.0)
     }
 
-    /// Draws uniformly from `[low, high)`.
+    /// Draws uniformly between `low` and `high`.
     #[inline]
     pub fn range(&mut self, low: f64, high: f64) -> f64 {
         low + (high - low) * self.unit()
     }
 
-    /// Draws an integer below `bound`; 0 for a bound of 0. The bias is below 2^-32 of a bound.
+    /// Draws an integer below `bound`; 0 for a bound of 0. Each probability is off by less than
+    /// 2^-32.
     #[inline]
     pub const fn below(&mut self, bound: u32) -> u32 {
         (((self.bits() >> 32) * bound as u64) >> 32) as u32
@@ -107,12 +108,12 @@ impl RandomStream {
         -mean * self.unit().ln()
     }
 
-    /// Draws a whole number of ticks, at least 1: a rounded-up exponential wait whose mean is close
-    /// to `mean`, which is at least 1.
+    /// Draws an exponential wait, rounded up to whole ticks. Its mean is close to `mean`, which
+    /// must be at least 1.
     #[inline]
     pub fn wait(&mut self, mean: f64) -> u64 {
         let wait = self.exponential((mean - 0.5).max(0.1)).clamp(1.0, 1e9);
-        // Rounds up without a call: most builds have no instruction for it.
+        // Rounds up without `f64::ceil`, which compiles to a call in most builds.
         let whole = wait as i64;
         (whole + i64::from(wait > whole as f64)) as u64
     }

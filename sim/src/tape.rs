@@ -10,7 +10,7 @@ const VOLATILITY_TICKS: f64 = 60.0;
 /// One order that traded when it arrived, or all trades of a call auction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MarketOrder {
-    /// Side of the order. For a call auction, the side that counts as the mover of the price.
+    /// Side of the order. For a call auction, the side that has more shares at the price.
     pub side: Side,
     /// Shares traded.
     pub quantity: i32,
@@ -46,7 +46,7 @@ pub(crate) enum Indicator {
     Strength,
     /// Gap between two means of the price, minus the gap's own mean.
     Divergence,
-    /// Position in the band of two standard deviations.
+    /// Distance of the mid-price from its mean, in standard deviations.
     Band,
     /// Position in the channel of decaying extremes.
     Channel,
@@ -196,7 +196,8 @@ impl Tape {
         self.market_order(order);
     }
 
-    /// Records a market order, without pressure: at the one price of an auction no side presses.
+    /// Records a market order without a change of `pressure` and `consumed`. A call auction calls
+    /// this directly, since neither of its sides initiates the trades.
     #[inline]
     pub(crate) fn market_order(&mut self, order: MarketOrder) {
         if self.orders.len() < self.orders.capacity() {

@@ -1,4 +1,4 @@
-//! Timing wheel: finds the agents that are due without touching the others.
+//! Timing wheel: finds the agents that are due without a scan of all agents.
 
 use crate::clone_in_place::clone_in_place;
 

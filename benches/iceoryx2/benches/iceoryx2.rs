@@ -33,7 +33,7 @@ fn ours(group: &mut BenchmarkGroup<'_, WallTime>, record: Record, mebibytes: u64
         next_obs: None,
         final_obs: None,
     };
-    // One lap, so that all pages are mapped.
+    // Fills the ring once, so that all pages are mapped.
     for _ in 0..ring.slots() {
         writer.append(&step).expect("a step of the schema");
     }

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// A word that is not among those of a setting.
+/// Error of parsing a word that names no value of a setting.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{choice} is {word:?}; write {known}")]
 pub struct ParseChoiceError {

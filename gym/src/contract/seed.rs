@@ -14,7 +14,8 @@ const ENV_GAMMA: u64 = 0xD1B5_4A32_D192_ED03;
 /// sub-environments and the draws of others do not change it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ResetSeed<'a> {
-    /// Continues every stream. A stream that was never seeded began with a random seed.
+    /// Continues every stream. A stream that was never seeded began with the configured seed, or
+    /// with a random one.
     #[default]
     Keep,
     /// Sub-environment `i` starts the stream of seed `s + i` (wrapping), as in Gymnasium.

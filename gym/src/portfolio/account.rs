@@ -359,7 +359,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(backcast_budget::cases(2_000)))]
 
-        /// Recording fills selects the one-by-one way; prices of 0 or NaN select it too.
+        /// Recorded orders are filled one by one. So are orders that could make a holding exceed
+        /// `i32::MAX`.
         #[test]
         fn filling_at_once_is_filling_one_by_one_to_the_last_bit(
             lines in prop::collection::vec(

@@ -1,9 +1,10 @@
 //! The portfolio environment: portfolios that trade the tickers of a panel day by day.
 //!
 //! Modules from the bottom up: settings and records (`choices`, `options`, `record`, `error`), the
-//! panel as steps read it (`prices`, `table`, `start_days`, `departures`, `selection`, `rules`,
-//! `setup`), the money rules (`account`, `stop_loss`, `quotes`, `orders`), the state of all
-//! portfolios (`own_prices`, `observation`, `portfolios`) and the environment (`env`).
+//! padding of buffers (`lines`), the panel as steps read it (`prices`, `table`, `start_days`,
+//! `departures`, `selection`, `rules`, `setup`), the money rules (`account`, `stop_loss`, `quotes`,
+//! `orders`), the state of all portfolios (`own_prices`, `observation`, `portfolios`) and the
+//! environment (`env`).
 
 mod account;
 mod choices;

@@ -61,9 +61,9 @@ pub struct PortfolioOptions {
     pub tradable: Option<Vec<bool>>,
     /// Fate of a holding whose ticker has its last row before the panel ends.
     pub delisting: Delisting,
-    /// Shares at the start of an episode, by ticker. Their average price is the open of that day,
-    /// or the last close before it without a row. A portfolio gets only those of the tickers that
-    /// it trades in the episode.
+    /// Shares at the start of an episode, by ticker. Their average price is the open of that day.
+    /// For a ticker without a row on that day, it is the last close before. A portfolio gets only
+    /// those of the tickers that it trades in the episode.
     pub initial_shares: BTreeMap<String, u32>,
     /// Indicators to show, in this order; `None` for all, in the panel's order.
     pub indicators: Option<Vec<String>>,

@@ -32,8 +32,8 @@ pub(crate) struct Quotes {
 }
 
 impl Quotes {
-    /// Computes shares and values of the orders. Returns false if one has no positive price, or if
-    /// a holding could exceed `i32::MAX`.
+    /// Computes shares and values of the orders. Returns false if an order has no positive price,
+    /// or if a holding could exceed `i32::MAX`.
     pub(crate) fn collect(&mut self, quantities: &[i32], account: &PortfolioAccount<'_>) -> bool {
         let (held, closes) = (&*account.shares, account.today.closes);
         if !account.today.sound && !is_sound(quantities, held, closes) {
@@ -172,9 +172,9 @@ fn affordable(shares: i32, close: f64, factor: f64, cash: f64) -> i32 {
 fn is_sound(quantities: &[i32], held: &[i32], closes: &[f64]) -> bool {
     let mut faults = 0;
     for ((&quantity, &held), &close) in quantities.iter().zip(held).zip(closes) {
-        // Without branches, so that the loop is vectorised. Sales are cut to the holding.
+        // Uses no branches, so that the loop is vectorised. Sales are cut to the holding.
         let traded = u64::from(quantity.max(-held) != 0);
-        // False for NaN too.
+        // `close > 0.0` is false for NaN too.
         faults |= traded & (u64::from(close > 0.0) ^ 1);
         faults |= u64::from(held > i32::MAX - quantity.max(0));
     }

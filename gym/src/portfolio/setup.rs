@@ -238,10 +238,10 @@ impl PortfolioSetup {
         })
     }
 
-    /// Checks a start day that the caller chose. It must lie within the days, be old enough for the
-    /// lag, and leave one step at least. It may be later than any drawn day. All initial shares
-    /// must have a price, and one ticker must be listed, unless the tickers are about to be drawn
-    /// (`None`).
+    /// Checks a start day that the caller chose. It must lie within the days, have `indicator_lag`
+    /// days before it, and leave one step at least. It may be later than any drawn day. All initial
+    /// shares must have a price, and one ticker must be listed, unless the tickers are about to be
+    /// drawn (`None`).
     pub(crate) fn check_start(
         &self,
         env: usize,

@@ -96,8 +96,8 @@ impl StartDays {
         self.days.start + self.days.len() * 4 / 5 - 1
     }
 
-    /// Returns the first day on which all `tickers` and macro tickers can have started, and the
-    /// ticker that starts last.
+    /// Returns the lower limit of the days on which all `tickers` and macro tickers are listed, and
+    /// the ticker that sets it.
     pub(crate) fn low(&self, tickers: &[usize]) -> (usize, usize) {
         let all = tickers.iter().chain(&self.macros);
         let latest = all.copied().max_by_key(|&ticker| self.first[ticker]).unwrap_or_default();

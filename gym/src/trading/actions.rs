@@ -14,7 +14,7 @@ choice!(
         Discrete = "discrete",
         /// Sell, hold, buy, offer, bid, cancel: market orders, and post-only orders at the touch.
         DiscreteLimit = "discrete_limit",
-        /// Short, flat or long: trades towards the position limit of that side.
+        /// Short, flat or long: trades towards the short limit, no position, or the long limit.
         DiscreteTarget = "discrete_target",
         /// Target position in `[-1, 1]`, a fraction of the limits.
         Target = "target",

@@ -32,7 +32,7 @@ pub struct EpisodeState {
     pub cash: f64,
     /// Cash plus positions at the mark price.
     pub equity: f64,
-    /// Profit of closed positions since the start of the market, fees excluded.
+    /// Profit of closed positions since the start of the episode, fees excluded.
     pub realized_pnl: f64,
     /// Highest equity of the episode.
     pub peak_equity: f64,
@@ -42,11 +42,11 @@ pub struct EpisodeState {
     pub position: i32,
     /// Absolute values of all positions at the mid-price, added up.
     pub gross_value: f64,
-    /// Fees paid since the start of the market.
+    /// Fees paid since the start of the episode.
     pub fees: f64,
-    /// Value of all fills since the start of the market.
+    /// Value of all fills since the start of the episode.
     pub traded: f64,
-    /// Fills since the start of the market.
+    /// Number of fills since the start of the episode.
     pub fills: u64,
 }
 
@@ -148,7 +148,7 @@ pub struct StepInfo {
     pub equity: f64,
     /// Change of equity in the step.
     pub pnl: f64,
-    /// Profit of closed positions since the start of the market, fees excluded.
+    /// Profit of closed positions since the start of the episode, fees excluded.
     pub realized_pnl: f64,
     /// Mid-price of the first symbol.
     pub mid_price: f64,
@@ -160,7 +160,8 @@ pub struct StepInfo {
     pub fills: u64,
     /// Requests that the market refused in the step, on arrival.
     pub refused: u64,
-    /// Orders of the action that were not sent, since limits left no share for them.
+    /// Orders of the action that were not sent, since limits, cash or open orders left no room for
+    /// them.
     pub masked: u32,
     /// True if the episode ended by a margin call: positions are valued at liquidation then.
     pub margin_call: bool,

@@ -15,7 +15,7 @@ use super::{
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct ExternalAgentConfig {
-    /// Endowment and limits. [`allow_short`](Self::allow_short) overrides the short limit.
+    /// Endowment and limits. Without [`allow_short`](Self::allow_short) the short limit is 0.
     pub account: AccountConfig,
     /// Ticks between a decision and the arrival of its orders. 0 arrives at the start of the next
     /// tick.
@@ -99,14 +99,14 @@ impl ExternalAgentConfig {
 pub(super) struct Sent {
     /// Requests sent.
     pub(super) requests: u32,
-    /// Orders that were not sent, since limits left no share for them.
+    /// Orders that were not sent, since limits, cash or open orders left no room for them.
     pub(super) masked: u32,
 }
 
 /// The agent from outside, which sends the orders of one account.
 ///
-/// The market checks its orders like those of any other agent. Sizes are clipped to the limits
-/// beforehand. So an order is refused on arrival only if the state has changed meanwhile.
+/// The market checks its orders like those of any other agent. Sizes are clipped to the limits and
+/// the cash of the account beforehand, so that few orders are refused on arrival.
 #[derive(Clone, Copy, Debug)]
 pub struct ExternalAgent {
     config: ExternalAgentConfig,

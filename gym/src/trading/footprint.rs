@@ -1,4 +1,4 @@
-//! Memory of a trading environment: its estimate, and how many environments it leaves room for.
+//! Estimated memory of trading environments, and the check that they fit.
 
 use backcast_core::plumbing::memory_left;
 use backcast_sim::{MarketConfig, Matching};
@@ -8,7 +8,7 @@ use super::{config::TradingEnvConfig, error::TradingError};
 /// Maximum number of sub-environments.
 const MOST_ENVS: usize = 1 << 20;
 
-/// Requests of fewer bytes are not checked: reading what is left would take longer.
+/// Smaller requests are not checked, since reading the available memory takes time.
 const SMALL: u64 = 64 << 20;
 
 /// Bytes of a sub-environment without its symbols: runner, agent from outside, slot, ledger.

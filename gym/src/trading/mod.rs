@@ -1,9 +1,9 @@
-//! The trading environment: one agent in a simulated market with a limit order book.
+//! The trading environments: one or several agents in a simulated market with a limit order book.
 //!
 //! Modules from the bottom up: settings (`actions`, `error`, `external_agent`, `episode`, `reward`,
 //! `config`), what is observed (`observation`), memory (`footprint`), checked settings (`setup`),
 //! one agent in a market (`seat`), one sub-environment (`runner`), the environments (`trading_env`,
-//! `vector_env`, `multi_agent`).
+//! `vector_env`, `multi_agent`) and their common readouts (`readouts`).
 #![expect(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,

@@ -22,8 +22,8 @@ use crate::contract::{EpisodeError, EpisodeMetrics, Episodes, SplitMix, check_le
 /// All agents decide simultaneously, as in the parallel API of `PettingZoo`. Their requests arrive
 /// in the next tick, or `latency_ticks` later, before the background agents. They arrive agent by
 /// agent, in an order that is drawn anew for every tick. That order depends on the episode seed,
-/// the tick and the agents' numbers alone. So none has an advantage, and another agent does not
-/// change which of two is first.
+/// the tick and the agents' numbers alone. So none has an advantage, and adding an agent does not
+/// change which of two others is first.
 ///
 /// Each agent has an account, an action scheme, observations and rewards of its own. An agent that
 /// goes bankrupt or gets a margin call is terminated. Its open orders are cancelled in the next

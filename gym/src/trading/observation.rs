@@ -30,7 +30,7 @@ impl ObservationLayout {
         PrivateFeatures { slot, time_left }
     }
 
-    /// Returns the entries of an observation, each with name, unit and bounds.
+    /// Returns the entries of an observation, each with its symbol.
     pub(super) fn entries(self) -> impl Iterator<Item = (u16, &'static Feature)> {
         let public = self.public_set().features();
         let private = if self.private { Self::private_set(0, 0.0).features() } else { &[] };

@@ -1,4 +1,4 @@
-//! Readouts of the settings, the same for one agent, for many markets and for many agents.
+//! Readouts of the settings, which the single, the vector and the multi-agent environment share.
 
 use backcast_sim::Feature;
 

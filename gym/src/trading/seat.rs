@@ -100,7 +100,7 @@ impl AgentSeat {
         };
     }
 
-    /// Prefetches what a step writes outside of the seat.
+    /// Prefetches the buffer of the action, which lies outside of the seat.
     #[inline]
     pub(super) fn prefetch(&self) {
         prefetch_l2(&self.action);

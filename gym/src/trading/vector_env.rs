@@ -19,9 +19,10 @@ use crate::contract::{
     check_length, spread, zeros,
 };
 
-/// Least and most sub-environments that one of several threads takes from the rest at a time.
+/// Minimum and maximum number of sub-environments that each of several threads takes at a time.
 const CHUNK: (usize, usize) = (4, 64);
-/// Sub-environments whose memory a thread's own cache holds. More are prefetched.
+/// Maximum number of sub-environments that are stepped without prefetching, since their memory fits
+/// a core's own cache.
 const CACHED_ENVS: usize = 16;
 
 /// `N` trading environments, stepped together.

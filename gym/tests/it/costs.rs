@@ -59,7 +59,7 @@ fn a_fixed_fee_is_paid_per_order_and_counts_in_what_cash_pays_for() {
     env.step(&[1.0, 0.0]).unwrap();
     assert_eq!(env.obs().shares, [1, 0], "two and the fee would be 207");
 
-    // A fee above the price of a share counts too when cash binds, with fills noted or not.
+    // A fee above the price of a share counts too when cash binds, with fills recorded or not.
     for record in [false, true] {
         let dear = PortfolioOptions {
             initial_amount: 1_000.0,
@@ -70,7 +70,7 @@ fn a_fixed_fee_is_paid_per_order_and_counts_in_what_cash_pays_for() {
         };
         let mut env = begun(&steady(20), dear);
         env.step(&[0.01, 1.0]).unwrap();
-        // 85 shares at 10 and the fee are all there is.
+        // 85 shares at 10 and the fee of 150 use up the cash.
         assert_eq!(env.obs().shares, [0, 85]);
         assert_eq!(env.obs().cash[0].to_bits(), 0);
     }
@@ -171,7 +171,7 @@ fn shares_of_untraded_tickers_are_refused_unless_they_may_be_drawn() {
     assert_eq!(held(None, 2, false, false).unwrap_err(), lost);
     held(None, 2, true, false).unwrap();
     held(Some(&["T02"]), 0, false, false).unwrap();
-    // Who may name other tickers is asked at the reset.
+    // With `play_on`, the check takes place at the reset.
     let mut env = held(None, 2, false, true).unwrap();
     assert_eq!(env.reset(ResetSeed::Keep, None, None).unwrap_err(), lost);
 }
@@ -219,8 +219,8 @@ fn more_cash_than_float32_can_grow_from_is_refused_in_few_digits() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(backcast_budget::cases(150)))]
 
-    /// Whatever the rules, cash never falls below zero, money is accounted for, and the batch is
-    /// its members.
+    /// Under all rules, cash never falls below zero, fill prices lie in the day's range, and the
+    /// metrics count all fees.
     #[test]
     fn cash_is_never_negative_and_every_fill_lies_in_its_range(
         seed in 0..1_000_u64,
@@ -343,7 +343,7 @@ fn tickers_that_never_meet_start_anywhere_and_are_traded_where_they_are_listed()
         let day = env.obs().day[at];
         assert!(if first { (1..20).contains(&day) } else { (1..48).contains(&day) }, "{day}");
     }
-    // Listed so late that it has no day to start on.
+    // T01 is listed so late that it has no start day.
     let tickers = Some(vec!["T01".to_owned()]);
     let late = PortfolioOptions { tickers, ..Default::default() };
     let refused = PortfolioVectorEnv::new(market.panel(), 1, late.clone());
@@ -377,7 +377,7 @@ fn a_shift_holds_for_tickers_that_are_drawn_or_is_refused_for_all_of_them() {
         }
         assert!(names.len() >= 2 && absent.iter().all(|name| !names.contains(*name)), "{names:?}");
     }
-    // No choice of two: nothing has changed, whatever would have been drawn.
+    // No two tickers have a start day left. The refused resets change nothing.
     let mut other = env.clone();
     for shift in [79, 5_000, usize::MAX] {
         for seed in 0..20 {
@@ -394,13 +394,13 @@ fn a_shift_holds_for_tickers_that_are_drawn_or_is_refused_for_all_of_them() {
     }
     assert_eq!((env.obs(), env.tokens()), (other.obs(), other.tokens()));
 
-    // A choice that has no common day left starts on any, but none of those left out.
+    // Drawn tickers without a common start day start on any day that the shift allows.
     let market = Market::random(2, 3, 100).without(0, 50..100).without(1, 20..50);
     let mut env = PortfolioVectorEnv::new(market.panel(), 200, drawn.clone()).unwrap();
     env.reset_shifted(ResetSeed::One(4), None, 30).unwrap();
     assert!(env.obs().day.iter().all(|day| (31..=79).contains(day)));
     assert!((0..200).any(|at| env.tickers(at).eq(["T00", "T01"])));
-    // Two have days left, but they never meet.
+    // Two tickers have start days left, but none in common.
     let market = market.without(2, 10..100);
     let mut env = PortfolioVectorEnv::new(market.panel(), 1, drawn).unwrap();
     let refused = env.reset_shifted(ResetSeed::Keep, None, 30);
@@ -504,7 +504,7 @@ fn a_stop_loss_does_not_look_at_a_low_from_before_the_purchase() {
         env.step(&[0.5, 0.0]).unwrap();
         assert_eq!((env.obs().shares[0], env.metrics_so_far(0).unwrap().stop_losses), (held, 0));
     }
-    // Some are sold, and the low of that day was one of the rest too.
+    // After a sale, the stop loss compares the low of the day: the rest was held all day.
     env.step(&[-0.1, 0.0]).unwrap();
     assert_eq!((env.obs().shares[0], env.metrics_so_far(0).unwrap().stop_losses), (0, 1));
 }

@@ -1,4 +1,4 @@
-//! How episodes begin and end: starts, seeds, flags, and the three autoreset modes.
+//! Begin and end of episodes: starts, seeds, flags, and the three autoreset modes.
 
 use crate::market::Market;
 use backcast_gym::{
@@ -233,7 +233,7 @@ fn starts_are_uniform_between_the_latest_listing_and_four_fifths() {
     assert_eq!(starts(&["T00", "T01"], 0, None), expected(13..=31, &[20, 21]));
     assert_eq!(starts(&["T00", "T01"], 1, None), expected(13..=31, &[20, 21, 22]));
     assert_eq!(starts(&["T01"], 5, None), expected(15..=31, &[20, 21, 25, 26]));
-    // Of days 15..35 the first four fifths end with day 30; indicators before day 15 may be shown.
+    // The first four fifths of days 15..35 end with day 30. Indicators before day 15 may be shown.
     assert_eq!(starts(&["T00"], 1, Some((15, 35))), expected(15..=30, &[]));
     // Two days are the smallest range: start on the first.
     assert_eq!(starts(&["T00"], 1, Some((38, 40))), [38]);
@@ -267,7 +267,7 @@ fn every_bad_reset_or_step_is_refused_and_changes_nothing() {
     }
     let error = env.reset(ResetSeed::Each(&[None]), None, None).unwrap_err().to_string();
     assert!(error.contains("`seed` holds 1 elements"), "{error}");
-    // A day that is not asked for is not looked at.
+    // Start days of environments that are not reset are not checked.
     before.clone().reset(ResetSeed::Keep, Some(&[true, false]), Some(&[3, 999])).unwrap();
 
     for (actions, part) in [

@@ -89,7 +89,7 @@ impl<'a> Recording<'a> {
         PortfolioVectorEnv::with_tickers(panel.clone(), &tickers, options).unwrap()
     }
 
-    /// Reset with the recorded seeds, and find the recorded start days drawn.
+    /// Resets with the recorded seeds, and compares the drawn start days and the first state.
     fn reset(&mut self, env: &mut PortfolioVectorEnv) {
         let seeds: Vec<Option<u64>> = match self.num_envs {
             Some(_) => {
@@ -110,7 +110,7 @@ impl<'a> Recording<'a> {
         }
     }
 
-    /// Compare step by step.
+    /// Replays the recorded actions and compares every step.
     fn replay(&mut self, panel: &Panel, macros: &[String]) {
         let mut env = self.env(panel, macros);
         self.reset(&mut env);
@@ -233,7 +233,7 @@ impl<'a> Recording<'a> {
         let mut found = std::collections::BTreeMap::new();
         let names: Vec<&str> = env.tickers(at).collect();
         for fill in env.fills() {
-            found.insert(names[fill.ticker], *fill); // The last one, as there.
+            found.insert(names[fill.ticker], *fill); // The last fill, as there.
         }
         assert_eq!(found.len(), expected.len(), "{context}");
         for (name, fill) in found {
@@ -260,7 +260,7 @@ impl<'a> Recording<'a> {
     }
 }
 
-/// A number, or all those in nested lists.
+/// Returns a number, or all numbers of nested lists.
 fn numbers(value: &Value) -> Vec<f64> {
     match value.as_array() {
         Some(list) => list.iter().flat_map(numbers).collect(),
@@ -268,8 +268,8 @@ fn numbers(value: &Value) -> Vec<f64> {
     }
 }
 
-/// Replay every recording; returns recordings, steps and values compared, so that a test notices
-/// when it compares less than it did.
+/// Replays every recording of a case. Returns the numbers of recordings, steps and values compared,
+/// so that a test fails if it compares fewer.
 fn replay_case(case: &str) -> (usize, usize, usize) {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/golden");
     let text = fs::read_to_string(folder.join(format!("{case}.json"))).unwrap();

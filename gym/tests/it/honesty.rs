@@ -15,7 +15,7 @@ proptest! {
     fn a_batch_is_its_members_bit_for_bit(
         seed in any::<u64>(),
         n in 1..12_usize,
-        // Fewer than a line of them, one, and more than two.
+        // Fewer tickers than a line, exactly a line, and more than two lines.
         tickers in prop::sample::select(vec![4_usize, 16, 33]),
         mode in prop::sample::select(vec![
             AutoresetMode::NextStep, AutoresetMode::SameStep, AutoresetMode::Disabled,
@@ -88,7 +88,7 @@ proptest! {
         prop_assert!(ends > 0, "60 steps on 40 days end an episode");
     }
 
-    /// Everything of a day but its open may change: no observation up to that day does.
+    /// Changes everything of a day but its open. No observation up to that day changes.
     #[test]
     fn an_observation_has_only_the_open_of_its_day(
         seed in 0..1_000_u64,
@@ -119,7 +119,7 @@ proptest! {
                                                         indicators");
     }
 
-    /// The reward of a step is what the value at the close did, and episodes of holding earn
+    /// Rewards add up to the log return of the value at the close. A portfolio of cash earns
     /// nothing.
     #[test]
     fn rewards_add_up_to_the_change_of_value(seed in 0..1_000_u64) {

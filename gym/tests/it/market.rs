@@ -7,7 +7,7 @@ use backcast_market::{Panel, PanelData, PanelOptions};
 /// One row: open, high, low, close, volume and two indicators.
 pub(crate) type Row = [f64; 7];
 
-/// Days and tickers to rows; change it, then make a panel of it.
+/// Rows by day and ticker, from which a panel is made.
 #[derive(Clone)]
 pub(crate) struct Market {
     pub(crate) tickers: Vec<String>,
@@ -16,7 +16,7 @@ pub(crate) struct Market {
 }
 
 impl Market {
-    /// A random walk: the same seed, the same market.
+    /// Returns a random walk, repeatable by seed.
     pub(crate) fn random(seed: u64, tickers: usize, days: usize) -> Self {
         let mut state = seed.wrapping_mul(2) + 1;
         let mut uniform = move || {
@@ -36,7 +36,7 @@ impl Market {
         Self { tickers: (0..tickers).map(|ticker| format!("T{ticker:02}")).collect(), rows }
     }
 
-    /// All prices of ticker `ticker` on `day`.
+    /// Sets open, high, low and close of a ticker to one price on each day.
     pub(crate) fn flat(mut self, ticker: usize, prices: &[f64]) -> Self {
         for (day, &price) in prices.iter().enumerate() {
             self.rows[day][ticker] = Some([price, price, price, price, 1.0, 0.0, 0.0]);
@@ -71,7 +71,7 @@ impl Market {
     }
 }
 
-/// Repeatable actions in `[-1, 1]`.
+/// Returns pseudo-random actions in `[-1, 1]`, repeatable by seed.
 pub(crate) fn actions(seed: u64, len: usize) -> Vec<f64> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     std::iter::repeat_with(|| {

@@ -1,4 +1,4 @@
-//! A universe as it is: tickers that come and go within an episode, for one portfolio and for many.
+//! Tickers that are listed or delisted within an episode, for one portfolio and for many.
 #![expect(clippy::float_cmp, reason = "settled to the cent: whole shares at round prices")]
 
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ fn free(options: PortfolioOptions) -> PortfolioOptions {
     }
 }
 
-/// T00 and T01 of a market whose other ticker is there on every day.
+/// Returns options that trade T00 and T01 only.
 fn first_two() -> PortfolioOptions {
     let tickers = Some(vec!["T00".to_owned(), "T01".to_owned()]);
     PortfolioOptions { tickers, ..PortfolioOptions::default() }
@@ -59,8 +59,8 @@ fn a_delisted_holding_is_settled_at_its_last_close_for_nothing() {
         let mut env = on_day(&universe(), options, 28);
         env.step(&[0.0, 1.0, 0.0]).unwrap();
         assert_eq!((env.obs().shares[1], env.obs().cash[0]), (100, 29_000.0));
-        // Its last day: half of what is ordered comes on top, at the close, and all of it is
-        // settled there.
+        // On the ticker's last day, the order for 50 shares is filled at the close, and all 150
+        // shares are settled at that close.
         env.step(&[0.0, 0.5, 0.0]).unwrap();
         assert_eq!((env.obs().shares[1], env.obs().avg_buy_price[1]), (0, 0.0));
         assert_eq!(env.obs().cash[0], 29_000.0 - 50.0 * 12.5 + 150.0 * 12.5);
@@ -96,7 +96,7 @@ fn a_delisted_holding_that_is_held_keeps_its_last_close_and_cannot_be_sold() {
 
 #[test]
 fn a_ticker_that_has_a_row_on_the_last_day_has_left_nothing() {
-    // The days of the environment end before the panel does, and so does every ticker's gap.
+    // The gap of T01 reaches beyond the days of the environment, but ends before the panel does.
     let market = Market::random(5, 2, 60).without(1, 20..59);
     let options = PortfolioOptions { days: Some((0, 40)), ..Default::default() };
     let mut env = on_day(&market, free(options), 18);
@@ -110,7 +110,7 @@ fn a_ticker_that_has_a_row_on_the_last_day_has_left_nothing() {
 
 #[test]
 fn drawn_starts_are_days_on_which_some_ticker_is_listed_and_common_ones_where_there_are_any() {
-    // None is listed on days 20 to 29; T00 leaves before, T01 comes after.
+    // Neither T00 nor T01 is listed on days 20 to 29: T00 leaves before, T01 comes after.
     let market = Market::random(4, 3, 100).without(0, 20..100).without(1, 0..30);
     let mut env = PortfolioVectorEnv::new(market.panel(), 400, first_two()).unwrap();
     env.reset(ResetSeed::One(3), None, None).unwrap();
@@ -170,7 +170,7 @@ fn one_portfolio_and_each_of_many_are_equal_to_the_last_bit() {
         .without(3, 50..55);
     for delisting in [Delisting::Settle, Delisting::Hold] {
         let options = PortfolioOptions { delisting, ..free(PortfolioOptions::default()) };
-        // Many share a table of their days, and one reads the panel.
+        // Sixteen portfolios share a table of their days. A single portfolio reads the panel.
         let mut many = PortfolioVectorEnv::new(market.panel(), 16, options.clone()).unwrap();
         let starts: Vec<usize> = (0..16).map(|env| 1 + env * 4).collect();
         many.reset(ResetSeed::One(9), None, Some(&starts)).unwrap();

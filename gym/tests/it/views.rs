@@ -10,7 +10,7 @@ fn env(num_envs: usize) -> PortfolioVectorEnv {
     PortfolioVectorEnv::new(market.panel(), num_envs, options).unwrap()
 }
 
-/// Written out field by field, in the order of their names.
+/// Flattens an observation field by field, in the order of the names.
 #[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "to f32")]
 fn plainly_flat(obs: &Observation) -> Vec<f32> {
     let n = obs.day.len();

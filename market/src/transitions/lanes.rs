@@ -17,8 +17,8 @@ const ATTEMPTS: u32 = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LaneView {
     pub(crate) lane: u32,
-    /// Sequence number minus position of every transition. Negative if a loaded file does not begin
-    /// at position 0.
+    /// Sequence number minus position of every transition. May be negative after a load, since a
+    /// loaded lane need not begin at position 0.
     base: i64,
     /// Sequence number of the next row.
     head: u64,

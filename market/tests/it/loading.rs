@@ -116,7 +116,7 @@ fn bytes_that_are_no_text_are_refused_with_their_place() {
     csv.extend(b"caf\xe9,1,2,1,2,10,5\n");
     assert!(matches!(problem(csv), PanelLoadError::NotUtf8 { line: 3, column: 2 }));
     assert!(matches!(problem(b"\xff\xfed\0a\0"), PanelLoadError::NotUtf8 { line: 1, column: 1 }));
-    // Halves of one letter in two cells, which are text if one stands next to the other.
+    // The two bytes of one character in neighbouring cells: valid UTF-8 only if they are joined.
     let mut csv = HEADER.trim_end().as_bytes().to_vec();
     csv.extend(b",rest\n2024-01-02,A,1,2,1,2,10,5\xc3,\xa9\n");
     assert!(matches!(problem(csv), PanelLoadError::NotUtf8 { line: 2, column: 8 }));
@@ -312,7 +312,7 @@ proptest! {
 
 #[test]
 fn a_day_on_which_every_ticker_lacks_a_number_stays_a_day() {
-    // The first days of an average, and a day in the middle.
+    // Days without the indicator: the first two, as of a moving average, and one in the middle.
     let lacking = [1, 2, 5];
     let mut csv = HEADER.to_owned();
     for day in 1..=8 {
@@ -353,7 +353,7 @@ fn prices_outside_low_and_high_are_kept_and_counted() {
     );
     let panel = panel.unwrap();
     assert_eq!(panel.value(0, 0, 3), Some(2.5));
-    // Of the macro ticker, whose close is above its high too, nothing is traded.
+    // The macro ticker's row is not counted, although its close is above its high too.
     assert_eq!((panel.describe().inconsistent_rows, panel.inconsistent_rows()), (3, 3));
 }
 
@@ -387,7 +387,7 @@ fn files_of_other_shapes_are_known_and_refused_with_what_reads_them() {
             assert!(message.contains(part), "{part}: {message}");
         }
     }
-    // And what they say does it.
+    // The remedies that the messages name work.
     let options = PanelOptions::default().separator(b';');
     let text = format!("{HEADER}2024-01-02,A,1,2,1,2,10,0\n").replace(',', ";");
     assert!(PanelData::from_reader(text.as_bytes(), &options).is_ok());

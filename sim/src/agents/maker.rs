@@ -15,7 +15,7 @@ const LEVELS: usize = 3;
 pub(super) struct Maker {
     bid: i32,
     ask: i32,
-    /// Position when it quoted last.
+    /// Position of the maker when it quoted last.
     position: i32,
 }
 
@@ -24,8 +24,8 @@ impl Maker {
         Self { bid: 0, ask: 0, position: 0 }
     }
 
-    /// Computes the quotes for the reference price. Cancels the old ones if they differ, or if some
-    /// of their shares traded.
+    /// Computes the quotes for the reference price. Keeps the open orders if the quotes and the
+    /// position are unchanged and no order is missing; cancels them otherwise.
     pub(super) fn withdraw(
         &mut self,
         config: &MakerConfig,
@@ -48,7 +48,8 @@ impl Maker {
         *self = Self { bid, ask, position };
     }
 
-    /// Places the quotes, unless the old ones stand. Takes orders that are better than them.
+    /// Places the quotes, unless the old ones stand. Before that, trades with the orders of others
+    /// that are at the quotes or better.
     pub(super) fn quote(&self, config: &MakerConfig, desk: &mut AgentDesk<'_>) {
         if desk.open_count() > 0 {
             return;
@@ -101,13 +102,13 @@ pub(super) fn act(
     config.wait
 }
 
-/// Returns the price at or below `x`. The method of `f64` is a call in most builds.
+/// Returns the highest price at or below `x`. `f64::floor` compiles to a call in most builds.
 fn floor(x: f64) -> i32 {
     let whole = x as i32;
     whole.saturating_sub(i32::from(x < f64::from(whole)))
 }
 
-/// Returns the price at or above `x`.
+/// Returns the lowest price at or above `x`.
 fn ceil(x: f64) -> i32 {
     let whole = x as i32;
     whole.saturating_add(i32::from(x > f64::from(whole)))

@@ -25,7 +25,7 @@ use noise::NoiseTrader;
 use signal::Signal;
 use value::ValueTrader;
 
-/// State of one archetype.
+/// State of one agent, by archetype.
 #[derive(Clone, Copy, Debug)]
 enum Mind {
     Maker(Maker),
@@ -52,7 +52,7 @@ impl Mind {
 #[repr(align(32))]
 struct Background {
     stream: RandomStream,
-    /// Hash of its identity, which decides its turn within a tick.
+    /// Hash of the agent's identity, which decides its turn within a tick.
     identity: u64,
     mind: Mind,
 }
@@ -99,7 +99,8 @@ impl Agents {
         self.list.len()
     }
 
-    /// Draws every agent anew and schedules its first action after `now`.
+    /// Draws every agent anew. Schedules first actions after `now`, except those of makers that
+    /// quote around the latent price.
     pub(crate) fn reset(&mut self, config: &MarketConfig, seed: u64, now: u64, wheel: &mut Wheel) {
         let population = &config.population;
         wheel.clear();
@@ -242,6 +243,7 @@ fn paced(wait: f64, tape: &Tape) -> f64 {
 /// Rounds a drawn size to shares, at least 1 and at most `limit`.
 #[inline]
 fn shares(size: f64, limit: i32) -> i32 {
-    // Equals `round`, which is a call in most builds, from 1 on.
+    // From 1 on, adding 0.5 and truncating equals `f64::round`, which compiles to a call in most
+    // builds.
     (size.max(1.0) + 0.5).min(f64::from(limit)) as i32
 }

@@ -7,7 +7,8 @@ use crate::{
     venue::AgentDesk,
 };
 
-/// Maximum distance of a limit order in price ticks, beyond one tick from the opposite touch.
+/// Maximum drawn distance of a limit order, in price ticks. One tick is added, so that the order
+/// does not reach the opposite touch.
 const FARTHEST: f64 = 400.0;
 
 #[derive(Clone, Copy, Debug)]

@@ -22,8 +22,9 @@ impl<T: Agent + Clone + 'static> CloneAgent for T {
 
 /// An agent that a user of the crate writes, beside the built-in archetypes.
 ///
-/// A user agent acts in the ticks that it has chosen, after the orders of slots and before the
-/// background agents. User agents act in the order in which they were added.
+/// A user agent acts in the first tick and then in the ticks that it has chosen, after the orders
+/// of slots and before the background agents. User agents act in the order in which they were
+/// added.
 pub trait Agent: CloneAgent + std::fmt::Debug + Send + Sync {
     /// Resets the agent to its state before the first tick.
     fn reset(&mut self);
@@ -78,8 +79,8 @@ impl Floor<'_> {
         self.venues.get(usize::from(symbol)).ok_or(unknown(symbol, self.venues.len()))
     }
 
-    /// Returns the mid-price at the end of the last tick, in price ticks. While a side is empty,
-    /// returns the last one. `None` for an unknown symbol.
+    /// Returns the mid-price at the end of the last tick, in price ticks. Keeps its last value
+    /// while a side is empty. `None` for an unknown symbol.
     #[must_use]
     pub fn mid(&self, symbol: u16) -> Option<f64> {
         self.venue(symbol).ok().map(|venue| venue.tape.mid())

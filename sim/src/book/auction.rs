@@ -134,8 +134,8 @@ impl CallAuction {
             let of_side = orders.iter().filter(|order| order.side == side && order.quantity > 0);
             of_side.map(|order| i64::from(order.quantity)).sum()
         };
-        // Walks up the limit prices: supply gains the offers at a price, demand then loses its
-        // bids.
+        // Walks up the limit prices. The offers at a price join the supply at that price. The bids
+        // at a price leave the demand above it.
         let (mut demand, mut supply) = (sum(Side::Buy), 0_i64);
         let mut best: Option<Cleared> = None;
         let mut consider = |price: i32, demand: i64, supply: i64| {
@@ -272,7 +272,8 @@ mod tests {
             (
                 "better prices first",
                 &[(Buy, 102, 10), (Buy, 101, 10), (Sell, 100, 12)],
-                // 12 trade at 101 with 8 bid in excess, at 100 likewise, at 102 only 10.
+                // At 100 and at 101, 12 shares trade and 8 bids are left over. At 102 only 10
+                // trade.
                 Some((100, 12)),
                 &[10, 2, 12],
             ),

@@ -16,10 +16,11 @@ pub use self::order::{
 use self::order::{EMPTY, NIL};
 use crate::clone_in_place::clone_in_place;
 
-/// Highest lower end of a window, in ticks: price times shares times cash units fits an `i64`.
+/// Upper bound of a window's lowest price, in ticks, so that price times shares times cash units
+/// fits an `i64`.
 pub(crate) const MAX_PRICE: i32 = 90_000_000;
 
-/// Price levels on each side of the mid-price that are read ahead. Most orders meet no others.
+/// Price levels on each side of the mid-price that `read_ahead` loads. Few orders touch others.
 const NEAR_LEVELS: usize = 64;
 
 #[derive(Clone, Copy, Debug)]
@@ -41,8 +42,8 @@ pub struct Book {
     /// Resting shares of buys and of sells.
     shares: [i64; 2],
     orders: Vec<Order>,
-    /// Number of slots that ever held an order. They are the first ones, since freed slots are
-    /// reused first.
+    /// Number of slots that have held an order since the last `clear`. They are the first ones,
+    /// since freed slots are reused first.
     used: u16,
     free: u16,
     live: u16,
@@ -110,7 +111,7 @@ impl Book {
         self.expelled = 0;
     }
 
-    /// Returns the lowest price of a window around `centre`, at least 1.
+    /// Returns the lowest price of a window around `centre`, within `1..=MAX_PRICE`.
     fn base_for(&self, centre: i32) -> i32 {
         centre.saturating_sub(self.levels.len() as i32 / 2).clamp(1, MAX_PRICE)
     }
@@ -207,7 +208,8 @@ impl Book {
         self.live as usize
     }
 
-    /// Returns how often the window moved, and how many orders it left behind, since the start.
+    /// Returns how often the window moved, and how many orders it left behind, since the last
+    /// [`clear`](Self::clear).
     #[must_use]
     pub const fn window_moves(&self) -> (u64, u64) {
         (self.recentred, self.expelled)
@@ -264,7 +266,8 @@ impl Book {
         self.remove(slot, Removal::Cancelled, events)
     }
 
-    /// Repeats a call of another book. A book that begins equal and repeats all calls ends equal.
+    /// Applies a logged call of another book. A book that starts in the same state and applies all
+    /// calls ends in the same state.
     #[inline]
     pub fn apply(&mut self, op: BookOp, events: &mut impl BookEvents) {
         match op {

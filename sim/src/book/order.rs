@@ -170,7 +170,7 @@ pub enum BookReject {
     WouldTrade,
     /// The price is outside the window of levels.
     OutOfWindow,
-    /// The slab has no free order.
+    /// The slab has no free slot.
     Full,
     /// The quantity is not positive.
     NoQuantity,

@@ -19,7 +19,7 @@ fn within(field: &'static str, value: f64, low: f64, high: f64) -> Result<(), Co
 }
 
 impl MarketConfig {
-    /// Checks every field.
+    /// Checks the ranges of the fields, and whether accounts and orders have room.
     ///
     /// `users` is the number of user agents that will be added.
     ///
@@ -79,7 +79,8 @@ impl MarketConfig {
 
     fn check_fees(&self) -> Result<(), ConfigError> {
         let fees = &self.fees;
-        // A rebate above the taker's fee would let an account earn money by trading with itself.
+        // A rebate above the taker's fee would let two accounts of one owner earn money by trading
+        // with each other.
         within("fees.taker_ppm", f64::from(fees.taker_ppm), 0.0, 100_000.0)?;
         let low = -f64::from(fees.taker_ppm);
         within("fees.maker_ppm", f64::from(fees.maker_ppm), low, 100_000.0)?;

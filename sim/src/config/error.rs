@@ -5,7 +5,7 @@ use std::fmt;
 
 use thiserror::Error;
 
-/// Error of building a market from a configuration. Nothing has run.
+/// Error of a configuration, of a preset's name or of a slot's endowment. Nothing has changed.
 #[derive(Clone, Debug, Error, PartialEq)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -37,7 +37,7 @@ pub enum ConfigError {
     /// The agents and slots need more accounts than a market can have.
     #[error("{accounts} accounts exceed the limit of {limit}; use fewer agents or symbols")]
     TooManyAccounts { accounts: u64, limit: u64 },
-    /// The book has too little room for all orders that agents may have open.
+    /// The book has too little room for all orders that agents and slots may have open.
     #[error(
         "{needed} orders may be open in one book, which has room for {room}; raise `book_orders` \
          to {needed}"
@@ -58,7 +58,7 @@ pub enum ConfigError {
     /// There is no such slot.
     #[error("slot {slot} does not exist; there are {slots}, counted from 0")]
     UnknownSlot { slot: usize, slots: usize },
-    /// An account from outside starts outside its own limits.
+    /// A slot or user agent starts with shares outside its own limits.
     #[error(
         "slot or user agent {index} starts with {shares} shares, outside its limits of -{short} \
          to {long}; change \
@@ -67,7 +67,7 @@ pub enum ConfigError {
     OutsideLimits { index: usize, shares: i32, long: i32, short: i32 },
 }
 
-/// A number in a message; large and small ones are written with an exponent.
+/// A number in a message. Very large and very small ones are written with an exponent.
 struct Shown(f64);
 
 impl fmt::Display for Shown {

@@ -67,7 +67,7 @@ pub struct MarketConfig {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct FundamentalConfig {
-    /// Standard deviation of the logarithm's change in one tick, at mean volatility.
+    /// Root mean square of the logarithm's random-walk change in one tick.
     pub volatility: f64,
     /// Mean-reversion time of the fast part of log-volatility, in ticks.
     pub fast_ticks: f64,
@@ -101,7 +101,8 @@ pub struct NewsConfig {
     pub rumour_share: f64,
     /// Mean life of an event, in ticks.
     pub life_ticks: f64,
-    /// Strength with which sentiment tilts the side of noise orders, `0..=1`.
+    /// Bias of noise orders towards buying at a sentiment of 1, `0..=1`: P(buy) = (1 +
+    /// `sentiment_tilt` * sentiment) / 2.
     pub sentiment_tilt: f64,
 }
 

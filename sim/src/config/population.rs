@@ -113,8 +113,8 @@ pub struct NoiseConfig {
 /// Settings of value traders, which move their position towards `strength * gap * |gap|`, gap in
 /// per cent.
 ///
-/// The gap is the distance of the mid-price from the trader's own valuation: the fundamental times
-/// a slowly renewed personal error.
+/// The gap leads from the mid-price to the trader's own valuation. The valuation is the fundamental
+/// with a slowly renewed relative error, moved by `learning` towards the mid-price.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ValueConfig {
@@ -201,9 +201,9 @@ impl Population {
 
     /// Returns this population with about `total` agents in nearly the same proportions.
     ///
-    /// Every archetype that had an agent keeps at least one. Makers quote as many shares together
-    /// as before. Single agents act less often if there are more of them, so that the market stays
-    /// as active.
+    /// Every archetype that had an agent keeps at least one. Together, makers quote about as many
+    /// shares as before. Each of the other agents acts less often if there are more of them, so
+    /// that the market stays about as active.
     #[must_use]
     pub fn scaled(&self, total: u16) -> Self {
         let factor = f64::from(total) / f64::from(self.total().max(1));

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::ledger::{FeeSchedule, Limits};
 
-/// A market by name.
+/// Named configuration of a market.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Preset {
     /// Low volatility, little news.

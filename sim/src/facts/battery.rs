@@ -47,8 +47,8 @@ pub struct BatteryOptions {
     pub endurance_seeds: usize,
     /// Ticks of each long run.
     pub endurance_ticks: usize,
-    /// Number of seeds that fit a trading rule, and of as many each that choose and trade it; 0
-    /// leaves out the fitted rules of R16.
+    /// Number of seeds on which trading rules are fitted. As many others choose the rules, and as
+    /// many more trade them. 0 leaves out the fitted rules of R16.
     pub fitted_seeds: usize,
     /// Number of resets after which activity is measured; 0 leaves out R20.
     pub openings: usize,
@@ -224,18 +224,18 @@ pub fn run<S: Subject>(
 enum Job {
     /// Records one seed.
     Seed(u64),
-    /// Runs one seed for long.
+    /// Runs one seed for `endurance_ticks`.
     Endurance(u64),
     /// Fits, chooses and trades rules.
     Fitted,
     /// Searches for price manipulation.
     Schedules,
-    /// Measures so many resets, from one seed on.
+    /// Measures resets, from a first seed on; the second field is their number.
     Openings(u64, usize),
 }
 
 impl Job {
-    /// Resets of one job.
+    /// Maximum number of resets that one job measures.
     const OPENINGS: usize = 50;
 
     /// Returns the jobs of a run. The long ones come first, so that threads end together.
@@ -418,7 +418,7 @@ fn collect(
     }
 }
 
-/// Pools the samples of all seeds with what was `measured` without them.
+/// Adds the samples of all seeds to `measured`, the results of the other jobs.
 fn pool(digests: &[SeedDigest], measured: PooledSamples) -> PooledSamples {
     let profits = |at: usize| digests.iter().flat_map(|d| d.profits[at].iter().copied()).collect();
     PooledSamples {

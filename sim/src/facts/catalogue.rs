@@ -13,7 +13,7 @@ use super::scaling::{dfa_exponent, kurtosis_at, variance_ratio};
 use super::spec::{Band, FactSpec, Measure};
 use super::tails::hill;
 
-/// Ticks of a minute, the horizon of most facts.
+/// Ticks of a minute, the horizon of most facts about returns.
 pub(super) const MINUTE: usize = 60;
 /// Ticks of five minutes, the longer horizon of autocorrelations of returns.
 const FIVE_MINUTES: usize = 300;
@@ -270,8 +270,8 @@ fn flow_and_book() -> Vec<FactSpec> {
     ]
 }
 
-/// Returns the gains of each kind of agent: who provides liquidity earns, who takes it without
-/// information pays.
+/// Returns the facts about the gains of each kind of agent. Liquidity providers should gain, and
+/// uninformed liquidity takers should lose.
 fn gains() -> Vec<FactSpec> {
     const HUANG: &str = "Huang and Stoll 1996";
     const ODEAN: &str = "Barber et al. 2009";
@@ -300,7 +300,7 @@ fn pooled() -> Vec<FactSpec> {
     const OWN: &str = "needed for learning";
     let one = Band::at_least(1.0);
     let settled = Band::new(0.85, 1.15);
-    // A gain that chance explains with at least this probability.
+    // p-values of gains that pass: at least 0.01.
     let chance = Band::at_least(0.01);
     let sharpe =
         |key, statistic, measure| over_all("R16", key, statistic, Band::at_most(1.0), OWN, measure);
@@ -444,8 +444,8 @@ fn acf_of_sizes(recording: &Recording, lag: usize) -> f64 {
     autocorrelation(&recording.sizes(MINUTE), lag)[lag]
 }
 
-/// Returns the kurtosis of ten-minute returns over that of one-minute returns. Returns NaN if
-/// one-minute returns have no fat tails.
+/// Returns the excess kurtosis of ten-minute returns over that of one-minute returns. Returns NaN
+/// if one-minute returns have no fat tails.
 fn aggregation(recording: &Recording) -> f64 {
     let short = kurtosis_at(&recording.log_mid, MINUTE, MINUTE);
     let long = kurtosis_at(&recording.log_mid, 10 * MINUTE, MINUTE);

@@ -23,16 +23,16 @@ const SIGNATURE_LAGS: [usize; 9] = [1, 2, 5, 10, 20, 40, 60, 120, 300];
 /// A point of a curve.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct LinePoint {
-    /// Lag, or return in standard deviations.
+    /// Lag, horizon in ticks, or return in standard deviations.
     pub x: f64,
-    /// Autocorrelation, or density.
+    /// Autocorrelation, variance ratio, explained share, or density.
     pub y: f64,
 }
 
 /// Impact of one parent size.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct ImpactPoint {
-    /// Size of the parent order as a fraction of the mean volume in as many ticks.
+    /// Size of the parent order as a fraction of the mean volume over its duration.
     pub participation: f64,
     /// Mean impact at the end of the order, in units of the volatility over its duration.
     pub impact_sigma: f64,
@@ -80,8 +80,8 @@ pub struct Curves {
     pub abs_return_acf_10s: Vec<LinePoint>,
     /// Autocorrelation of order signs.
     pub sign_acf: Vec<LinePoint>,
-    /// Variance of the mid-price's changes over 1 to 300 ticks, divided by the number of ticks and
-    /// the variance of one: the signature plot.
+    /// Signature plot: variance ratio of log returns of the mid-price over 1 to 300 ticks, relative
+    /// to one tick.
     pub signature: Vec<LinePoint>,
     /// Share of the variance of price changes that a fitted forecast explains on fresh seeds, by
     /// horizon in ticks; empty if it was not measured.
@@ -93,7 +93,7 @@ pub struct Curves {
 }
 
 impl Curves {
-    /// Computes the curves of one seed, without impact.
+    /// Computes the curves of one seed, without impact and forecasts.
     pub(super) fn of(recording: &Recording) -> Self {
         let minutes = recording.returns(MINUTE);
         let acf = |series: &[f64], lags: usize| {

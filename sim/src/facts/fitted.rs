@@ -65,8 +65,8 @@ impl Regression {
         }
     }
 
-    /// Solves the normal equations by Gaussian elimination. The penalty makes them definite, so
-    /// that no pivot is needed.
+    /// Solves the normal equations by Gaussian elimination. The penalty makes them positive
+    /// definite, so that no pivoting is needed.
     fn solve(&self) -> Forecasts {
         let width = self.width;
         let mut squares = self.squares.clone();
@@ -128,7 +128,7 @@ impl Observed {
 }
 
 impl Forecasts {
-    /// Fits the forecasts on markets of some seeds.
+    /// Fits the forecasts on `markets`.
     fn fit<S: Subject>(markets: impl Iterator<Item = S>) -> Self {
         let mut regression = None;
         for mut market in markets {
@@ -176,7 +176,7 @@ struct FittedRule {
 
 impl FittedRule {
     /// Trades one episode on `market` and returns the profit in price ticks times shares, after all
-    /// costs and without a position.
+    /// costs. Shares still held count at the mid-price.
     fn trade<S: Subject>(self, forecasts: &Forecasts, market: &mut S, delay: usize) -> f64 {
         let start = market.outside();
         let held = |market: &S| market.outside().shares - start.shares;
@@ -232,7 +232,7 @@ pub struct FittedResult {
     pub profit: f64,
     /// Standard error of `profit`.
     pub std_error: f64,
-    /// One-sided probability of such a profit without a gain.
+    /// One-sided p-value of `profit` if the true mean is zero.
     pub p: f64,
 }
 

@@ -67,7 +67,7 @@ pub fn pair<S: Subject>(market: &S, shares: i32, follow: bool) -> Option<Pair> {
 /// Mean impact at one size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SizeImpact {
-    /// Size of the parent order as a fraction of the mean volume in as many ticks.
+    /// Size of the parent order as a fraction of the mean volume over its duration.
     pub participation: f64,
     /// Mean impact at the end of the order, in units of the volatility over its duration.
     pub impact: f64,

@@ -14,17 +14,17 @@ use crate::rng::{RandomStream, StreamRole};
 
 /// Moments on which every schedule is played.
 const FIRST_MOMENTS: usize = 2;
-/// Part of the schedules that is played again.
+/// Divisor of the number of schedules that are played again in a second round.
 const SECOND_SHARE: usize = 10;
-/// Moments on which these are played.
+/// Moments on which the schedules of the second round are played.
 const SECOND_MOMENTS: usize = 12;
 /// Schedules that are played on fresh seeds.
 const FINALISTS: usize = 20;
-/// Fresh moments on which these are played, each of its own seed.
+/// Fresh moments on which the finalists are played, each from a seed of its own.
 const FRESH_MOMENTS: usize = 60;
-/// Most shares of a schedule.
+/// Maximum shares of a schedule.
 const MOST_SHARES: i32 = 20_000;
-/// Ticks after a schedule in which the rest of its position is closed.
+/// Maximum ticks after a schedule in which the rest of its position is closed.
 const CLOSING_TICKS: usize = 50;
 
 /// A round trip.
@@ -42,7 +42,8 @@ pub struct Schedule {
     pub blocks: u32,
     /// Ticks between two blocks.
     pub gap: u32,
-    /// Whether the position is built by limit orders, so many ticks behind the best price.
+    /// Distance in ticks behind the best price of the limit orders that build the position; `None`
+    /// builds it with market orders.
     pub behind: Option<i32>,
     /// Whether another account closes the position.
     pub two_accounts: bool,
@@ -129,7 +130,7 @@ pub struct ScheduleResult {
     pub profit: f64,
     /// Standard error of `profit`.
     pub std_error: f64,
-    /// One-sided probability of such a profit without a gain.
+    /// One-sided p-value of `profit` if the true mean is zero.
     pub p: f64,
 }
 

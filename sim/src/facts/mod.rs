@@ -6,7 +6,8 @@
 //! one number, which must lie in the band.
 //!
 //! The statistics are plain functions on slices, independent of markets. The battery runs on
-//! anything that implements [`Subject`], so that markets made to fail it can test it.
+//! anything that implements [`Subject`], so that its tests can use markets that are built to fail
+//! it.
 //!
 //! | file | reason to exist |
 //! |---|---|
@@ -18,6 +19,7 @@
 //! | `opening` | the ticks after a reset |
 //! | `significance` | probabilities of chance results |
 //! | `subject`, `recording` | the interface of a market, and the series of one run |
+//! | `simulated` | adapter of a simulated market |
 //! | `spec`, `catalogue`, `verdict` | the facts, their bands, and the rule that judges them |
 //! | `pool` | samples of all seeds together |
 //! | `curves` | curves to plot |

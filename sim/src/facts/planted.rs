@@ -20,7 +20,7 @@ enum Plant {
     PureNoise,
     /// Returns that persist for minutes.
     Trending,
-    /// A mid-price that follows the fundamental within ticks.
+    /// A mid-price that always stays within a few ticks of the fundamental.
     Anchored,
     /// Impact in proportion to size that never fades.
     LinearImpact,
@@ -30,10 +30,10 @@ enum Plant {
     Crash,
     /// Volatility and volume that begin at four times their usual size.
     Storm,
-    /// Impact with the square root of each order that stays: many small orders move the price, and
-    /// one large order takes the position back.
+    /// Permanent impact that grows with the square root of each order. Many small orders move the
+    /// price further than the one large order that closes their position.
     SplitImpact,
-    /// Makers that pay what all others earn.
+    /// Gains of all kinds of agents with the opposite sign, so that makers pay.
     InvertedGains,
     /// A price that moves once an hour.
     Frozen,
@@ -46,8 +46,8 @@ const START: f64 = 10_000.0;
 /// Number of simultaneous parent orders. Their Pareto lengths give signs long memory.
 const PARENTS: usize = 10;
 
-/// Market with parent orders as in Lillo, Mike and Farmer 2005. Its volatility is a sum of three
-/// processes of different speed.
+/// Market with parent orders as in Lillo, Mike and Farmer 2005. Its log-volatility is a weighted
+/// sum of three processes of different speed.
 #[derive(Clone, Debug)]
 struct Planted {
     plant: Plant,
@@ -117,8 +117,8 @@ impl Planted {
         usual * (1.0 + 3.0 * (-(age as f64) / 300.0).exp())
     }
 
-    /// Fills the outside orders at the best prices. Returns the signed shares of all, and the sum
-    /// of the signed square roots of their sizes.
+    /// Fills the outside market orders at the best prices, and drops the others. Returns the signed
+    /// shares of all, and the sum of the signed square roots of their sizes.
     fn fill(&mut self) -> (f64, f64) {
         let (mut signed, mut roots) = (0.0, 0.0);
         for order in std::mem::take(&mut self.orders) {
@@ -225,7 +225,7 @@ impl Subject for Planted {
     }
 
     fn observe(&self, features: &mut Vec<f64>) {
-        // In units in which a ridge regression does not shrink them away.
+        // Scaled up, so that the ridge penalty does not shrink their coefficients to 0.
         features.extend(self.trends.map(|trend| 1e4 * trend));
     }
 
@@ -259,7 +259,7 @@ fn battery(plant: Plant, options: &BatteryOptions) -> FactsReport {
         .unwrap()
 }
 
-/// Returns options of six seeds of a week: enough for every fact to be judged.
+/// Returns options of six seeds of a week: enough to judge every fact of a recording.
 fn week() -> BatteryOptions {
     BatteryOptions { ticks: 5 * 23_400, seeds: 6, share: 0.6, ..BatteryOptions::short() }
 }

@@ -37,7 +37,7 @@ pub(super) struct PooledSamples {
 }
 
 impl PooledSamples {
-    /// Returns `number` of the measured impact; `None` if impact was not measured.
+    /// Applies `number` to the measured impact; `None` if impact was not measured.
     pub(super) fn impact(&self, number: impl Fn(&[SizeImpact]) -> f64) -> Option<f64> {
         (!self.sizes.is_empty()).then(|| number(&self.sizes))
     }
@@ -50,7 +50,8 @@ impl PooledSamples {
         (profits.len() >= SHARPE_DAYS).then(|| annual_sharpe(profits))
     }
 
-    /// Returns the probability that the gains of the fitted rules are chance, all rules together.
+    /// Returns the p-value of the fitted rules' gains, corrected for the number of rules. `None` if
+    /// they were not measured.
     pub(super) fn fitted_p(&self) -> Option<f64> {
         let rules = &self.fitted.as_ref()?.rules;
         family_p(&rules.iter().map(|rule| rule.p).collect::<Vec<_>>())
@@ -61,18 +62,20 @@ impl PooledSamples {
         self.fitted.as_ref()?.explained.iter().copied().reduce(f64::max)
     }
 
-    /// Returns the probability that the gains of the best schedules are chance, all together.
+    /// Returns the p-value of the best schedules' gains, corrected for the number of schedules.
+    /// `None` if there was no search.
     pub(super) fn manipulation_p(&self) -> Option<f64> {
         family_p(&self.schedules.iter().map(|result| result.p).collect::<Vec<_>>())
     }
 
-    /// Returns a mean after resets divided by that of the recordings.
+    /// Returns the ratio of a mean after resets to the mean over the recordings. `None` if resets
+    /// were not measured.
     pub(super) fn opening(&self, of: impl Fn(&Activity) -> f64) -> Option<f64> {
         let mean = |all: &[Activity]| of(&Activity::average(all));
         (!self.openings.is_empty()).then(|| mean(&self.openings) / mean(&self.later))
     }
 
-    /// Returns the fraction of `held` that is true; `None` if it is empty.
+    /// Returns the fraction of `held` that is true; `None` if `held` is empty.
     pub(super) fn share(held: &[bool]) -> Option<f64> {
         let count = held.iter().filter(|held| **held).count();
         (!held.is_empty()).then(|| count as f64 / held.len() as f64)

@@ -1,4 +1,4 @@
-//! Recording of a run: one value per tick of each series that the facts need.
+//! Recording of a run: the series that the facts need.
 
 use super::gains::GainMeter;
 use super::sample::std_dev;

@@ -63,8 +63,8 @@ const DFA_SMALLEST: usize = 10;
 /// Returns the exponent of detrended fluctuation analysis of order one. O(n).
 ///
 /// Peng et al. 1994: the profile (running sum of deviations from the mean) is cut into boxes, and
-/// each box loses its least-squares line. The root mean square of the rest grows as `size^alpha`,
-/// with `alpha` 0.5 for noise without memory and `d + 1/2` for fractional noise.
+/// each box is detrended by its least-squares line. The root mean square of the residuals grows as
+/// `size^alpha`, with `alpha` 0.5 for noise without memory and `d + 1/2` for fractional noise.
 ///
 /// Uses up to twelve box sizes from 10 to a tenth of the series, evenly spaced in logarithm.
 /// Returns NaN for fewer than 200 values.
@@ -166,7 +166,7 @@ mod tests {
                 Some(*price)
             })
             .collect();
-        // Kurtosis of a sum of ten independent returns is a tenth.
+        // The excess kurtosis of a sum of ten independent returns is a tenth of theirs.
         let (one, ten) = (kurtosis_at(&prices, 1, 1), kurtosis_at(&prices, 10, 1));
         assert!((one - 3.0).abs() < 0.4 && (ten - 0.3).abs() < 0.15, "{one} {ten}");
     }

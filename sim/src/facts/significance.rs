@@ -2,8 +2,8 @@
 
 use super::sample::{mean, std_error};
 
-/// Returns the one-sided probability that a sample without a gain has a mean at least as large, by
-/// the normal distribution of the mean. Returns 1 if the mean is not above zero.
+/// Returns the one-sided p-value of the sample's mean if the true mean is zero, by a normal
+/// approximation. Returns 1 if the mean is not above zero.
 #[must_use]
 pub fn one_sided_p(sample: &[f64]) -> f64 {
     let mean = mean(sample);
@@ -13,15 +13,16 @@ pub fn one_sided_p(sample: &[f64]) -> f64 {
     upper_tail(mean / std_error(sample))
 }
 
-/// Returns the smallest probability of a family after the correction of Holm 1979, whose first step
-/// is that of Bonferroni. Returns `None` for an empty family.
+/// Returns the smallest p-value of a family after the correction of Holm 1979, which equals that of
+/// Bonferroni for the smallest one. Returns `None` for an empty family.
 #[must_use]
 pub fn family_p(probabilities: &[f64]) -> Option<f64> {
     let least = probabilities.iter().copied().reduce(f64::min)?;
     Some((least * probabilities.len() as f64).min(1.0))
 }
 
-/// Returns the probability that a standard normal number exceeds `z`, to seven digits.
+/// Returns the probability that a standard normal number exceeds `z`, with an absolute error below
+/// 7.5e-8.
 ///
 /// Abramowitz and Stegun 1964, 26.2.17.
 #[must_use]

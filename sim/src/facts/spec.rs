@@ -45,7 +45,7 @@ impl Band {
 pub(super) enum Measure {
     /// One value per seed, from its recording.
     PerSeed(fn(&Recording) -> f64),
-    /// One value over all seeds; `None` if the options left it out.
+    /// One value over all seeds; `None` if it was not measured or had too few samples.
     Pooled(fn(&PooledSamples) -> Option<f64>),
 }
 
@@ -67,7 +67,7 @@ pub(super) struct FactSpec {
     pub(super) min_ticks: usize,
     /// Whether the fact is never judged.
     pub(super) report_only: bool,
-    /// Paper or book that the band comes from.
+    /// Publication or requirement that the band comes from.
     pub(super) source: &'static str,
     /// Source of its values.
     pub(super) measure: Measure,

@@ -10,7 +10,7 @@ pub const OUTSIDE_ACCOUNTS: usize = 2;
 /// Cash and shares of one or several accounts, since the start of the market.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Holding {
-    /// Cash in price ticks times shares, fees paid.
+    /// Cash in price ticks times shares, after fees.
     pub cash: f64,
     /// Shares; negative is short.
     pub shares: f64,
@@ -19,9 +19,9 @@ pub struct Holding {
 /// Kind of an order of an outside account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutsideKind {
-    /// Trades at once or not at all.
+    /// Trades on arrival; the part that does not trade is dropped.
     Market,
-    /// Rests so many price ticks behind the best price of its side, if it does not trade.
+    /// Limit order behind the best price of its own side, which rests if it does not trade.
     Limit {
         /// Price ticks behind the best price.
         behind: i32,
@@ -72,7 +72,7 @@ impl TickView {
 /// A market with one symbol and two outside accounts, driven tick by tick.
 ///
 /// A clone must continue exactly as its original would: impact is the difference between two
-/// clones. An order of the outside account must not shift the random draws of other accounts.
+/// clones. An order of an outside account must not shift the random draws of other accounts.
 pub trait Subject: Clone + Send {
     /// Starts over with `seed`, warm-up included. The market must equal one that was built with
     /// `seed`.

@@ -27,7 +27,7 @@ pub struct FactResult {
     pub key: &'static str,
     /// Statistic, with its horizon.
     pub statistic: &'static str,
-    /// Paper or book that the band comes from.
+    /// Publication or requirement that the band comes from.
     pub source: &'static str,
     /// Band for the length of these runs.
     pub band: Band,

@@ -167,7 +167,7 @@ fn imbalance(bids: i64, asks: i64) -> Option<f64> {
 /// Returns `ln(now / then)` of two prices.
 ///
 /// Prices within a factor of 1.06 take the series of `2 artanh((now - then) / (now + then))`, whose
-/// rest after five terms is below 1e-16 of the result.
+/// remainder after five terms is below 1e-16 of the result.
 #[inline]
 fn log_ratio(now: i32, then: i32) -> f64 {
     let (now, then) = (f64::from(now), f64::from(then));

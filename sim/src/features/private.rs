@@ -5,8 +5,8 @@ use crate::{ledger::CASH_PER_TICK, market::Market};
 
 /// Private features of one slot in one symbol.
 ///
-/// With several symbols they are written once for each; cash, equity, requests in flight and time
-/// repeat.
+/// With several symbols, the set is written once for each. Cash, equity, requests in flight and
+/// time are then the same in each.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PrivateFeatures {
     /// Number of the slot, from 0.

@@ -46,7 +46,7 @@ pub enum OrderReject {
     /// The book has no room for another order.
     #[error("the book is full; raise `book_orders`, or send a marketable order")]
     BookFull,
-    /// The queue of orders on their way is full.
+    /// The slot's queue of requests on their way is full.
     #[error("{limit} orders are on their way already, the most for one slot; wait a tick")]
     QueueFull { limit: u32 },
     /// The slot or symbol does not exist.

@@ -183,7 +183,7 @@ impl Ledger {
         self.issued[usize::from(symbol)] += i64::from(shares);
     }
 
-    /// Returns the position in `others` of a holding that is not in its account.
+    /// Returns the index in `others` of a holding; `None` if the account itself stores it.
     #[inline]
     fn elsewhere(&self, account: u16, symbol: u16) -> Option<usize> {
         if symbol == 0 || self.accounts[usize::from(account)].home != ALL_SYMBOLS {
@@ -390,7 +390,7 @@ impl Ledger {
         self.shift(trade.maker, symbol, |holding| holding.position -= sign * trade.quantity);
     }
 
-    /// Adds an order that rests in the book now to the account.
+    /// Adds an order that has begun to rest to its account.
     #[inline]
     pub(crate) fn opened(&mut self, account: u16, symbol: u16, resting: Resting) {
         let reserve = self.reserve(resting.side, resting.price, resting.quantity);
@@ -442,8 +442,8 @@ impl Ledger {
         }
     }
 
-    /// Returns `notional * ppm / 10^6`, rounded towards zero. So the fees of the parts of an order
-    /// are in sum never larger in size than the fee of the whole.
+    /// Returns `notional * ppm / 10^6`, rounded towards zero. So the fees on the parts of an order
+    /// never add up to more, in absolute value, than the fee on the whole.
     #[inline]
     #[expect(clippy::unused_self, reason = "one place for the rule of rounding")]
     fn fee(&self, notional: i64, ppm: i32) -> i64 {

@@ -1,7 +1,7 @@
 //! Memory that the next tick of a market reads, for callers that step many markets in turn.
 //!
 //! A market that was not stepped for a while is not in the caches, and a tick would wait for about
-//! a hundred cache lines, one after the other. Two calls bring them in together beforehand:
+//! a hundred cache lines, one after the other. Two calls load them in advance:
 //! [`Market::visit_parts`] while an earlier market is stepped, then [`Market::read_ahead`].
 
 use std::hint::black_box;
@@ -24,11 +24,11 @@ impl Market {
         visitor.visit(&self.slots);
     }
 
-    /// Reads one number of each cache line of agents, accounts, orders, and the price levels near
-    /// the mid-price. O(agents + orders).
+    /// Reads one number of each cache line of agents, their schedule, accounts, orders, and the
+    /// price levels near the mid-price. O(accounts + orders).
     ///
-    /// The reads do not depend on each other, so that a processor makes many at a time. Prefetches
-    /// would be dropped: there are more of these lines than a processor keeps requests.
+    /// The loads are independent, so that the processor overlaps them. Prefetches would be dropped,
+    /// since there are more cache lines than a core can have in flight.
     #[inline]
     pub fn read_ahead(&self) {
         black_box(self.ledger.read_ahead());

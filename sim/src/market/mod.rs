@@ -34,8 +34,8 @@ struct User {
 /// One tick stands for one second. First news and fundamentals move. Then requests from slots
 /// arrive, slot by slot in an order drawn anew for every tick, and user agents act. Then, symbol by
 /// symbol, due background agents act in a random order, and the tape closes the tick. Borrowing is
-/// charged in the same pass, every [`BORROW_INTERVAL`] ticks. Everything after [`Market::new`] is
-/// free of allocation, unless a user agent allocates or a log of the book grows.
+/// charged in the same pass, every [`BORROW_INTERVAL`] ticks. Ticks and resets do not allocate,
+/// unless a user agent allocates or a log of the book grows.
 #[derive(Debug)]
 pub struct Market {
     config: Arc<MarketConfig>,
@@ -122,11 +122,11 @@ impl Market {
         Ok(market)
     }
 
-    /// Sets the endowment of a slot for episodes from the next [`Market::reset`] on: cash in cash
-    /// units, and shares of each symbol.
+    /// Sets the endowment of a slot: cash in cash units, and shares of each symbol. It takes effect
+    /// at the next [`Market::reset`] or [`Market::restart_slot`].
     ///
     /// # Errors
-    /// [`ConfigError`] for an unknown slot, or an endowment outside the slot's limits.
+    /// [`ConfigError`] for an unknown slot, cash out of range, or shares outside the slot's limits.
     pub fn set_endowment(
         &mut self,
         slot: usize,
@@ -143,7 +143,7 @@ impl Market {
 
     /// Starts the account of a slot over, in the market as it is: cancels its orders and requests,
     /// replaces cash and shares by the slot's endowment, and clears its records. The shares count
-    /// as bought at the mid-price. No allocation.
+    /// as bought at the mid-price, rounded down to a tick. No allocation.
     ///
     /// # Errors
     /// [`ConfigError`] for an unknown slot.
@@ -303,7 +303,7 @@ impl Market {
     /// Processes the requests that arrive in this tick, slot by slot.
     ///
     /// A slot's turn depends on the seed, the tick and its number alone. No slot has an advantage
-    /// over many ticks, and another slot does not change which of two is first.
+    /// over many ticks. Adding a slot does not change which of two others is first.
     fn deliver(&mut self) {
         let tick_key = mix(self.slot_key ^ self.now);
         for (turn, slot) in &mut self.slot_turns {

@@ -76,7 +76,8 @@ impl Market {
     /// Returns the book of a symbol.
     ///
     /// # Panics
-    /// If `symbol` is not below [`Market::symbols`]; this holds for every readout by symbol.
+    /// If `symbol` is not below [`Market::symbols`]. This holds for every readout by symbol that
+    /// does not return a `Result`.
     #[must_use]
     pub fn book(&self, symbol: u16) -> &Book {
         &self.venue(symbol).book
@@ -150,8 +151,8 @@ impl Market {
         self.tape(symbol).volume
     }
 
-    /// Returns the orders that traded on arrival in the last tick, in sequence: their sides are
-    /// the trade signs.
+    /// Returns the orders that traded on arrival in the last tick, in sequence, as far as the tape
+    /// has room. Their sides are the trade signs.
     #[must_use]
     pub fn market_orders(&self, symbol: u16) -> &[MarketOrder] {
         &self.tape(symbol).orders
@@ -237,7 +238,7 @@ impl Market {
         Ok(&self.slot(slot)?.reports)
     }
 
-    /// Returns a slot's totals since the start.
+    /// Returns a slot's totals since its last reset or restart.
     ///
     /// # Errors
     /// See [`Market::fills`].
@@ -264,7 +265,7 @@ impl Market {
     /// Returns a slot's position in shares.
     ///
     /// # Errors
-    /// See [`Market::fills`], for symbols too.
+    /// [`OrderReject::Unknown`] for an unknown slot or symbol.
     pub fn position(&self, slot: usize, symbol: u16) -> Result<i32, OrderReject> {
         self.slot(slot)?;
         self.known(symbol)?;
@@ -287,7 +288,7 @@ impl Market {
         Ok(cash + (0..self.symbols()).map(value).sum::<i64>())
     }
 
-    /// Returns a slot's equity at the start of the episode, in cash units.
+    /// Returns the value of a slot's endowment at the initial price, in cash units.
     ///
     /// # Errors
     /// See [`Market::fills`].
@@ -347,7 +348,7 @@ impl Market {
     }
 
     /// Returns the cash that a slot's purchases on their way need at their worst prices, the larger
-    /// of the two fees included, in cash units.
+    /// of the two fees included, in cash units. Saturates at `i64::MAX`.
     ///
     /// # Errors
     /// See [`Market::fills`].
@@ -371,7 +372,7 @@ impl Market {
         if index < count { Ok(()) } else { Err(unknown) }
     }
 
-    /// Returns a hash of the whole state: equal states of equal configurations have equal hashes.
+    /// Returns a hash of the state. Equal states of equal configurations have equal hashes.
     #[must_use]
     pub fn state_hash(&self) -> u64 {
         let mut hash = mix(self.now);

@@ -105,7 +105,8 @@ impl SymbolModel {
         }
     }
 
-    /// Lets every due agent act, in an order drawn for this tick.
+    /// Lets every due agent act, in an order drawn for this tick. Then lets makers requote around
+    /// the latent price, if it is on.
     #[inline]
     pub(super) fn act(
         &mut self,

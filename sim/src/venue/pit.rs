@@ -10,7 +10,7 @@ use crate::{
     tape::{MarketOrder, Tape},
 };
 
-/// Maximum price ticks that a marketable order of a background agent walks through the book.
+/// Maximum price ticks beyond the opposite touch at which an order of `AgentDesk::cross` trades.
 const MOST_SLIP: i32 = 50;
 
 /// Identity of an open order. Unique until 2^32 orders have come to its symbol; in a call auction,
@@ -145,7 +145,7 @@ impl Pit<'_> {
         let immediate = kind == OrderKind::Marketable;
         let limit = if immediate && side == Side::Buy { price.min(highest) } else { price };
         let place = match self.ledger.admit(account, self.symbol, side, quantity, limit) {
-            // What the limit would cost is too much. The orders in the book may be cheaper.
+            // The account cannot pay its limit price. The asks in the book may be cheaper.
             Err(OrderReject::NoCash { .. }) if immediate && self.auction.is_none() => {
                 let worst = self.worst_price(account, limit, quantity);
                 self.ledger.admit(account, self.symbol, side, quantity, worst)?
@@ -208,7 +208,8 @@ impl Pit<'_> {
         worst
     }
 
-    /// Cancels the order in book slot `slot`, which belongs to the caller.
+    /// Cancels the order in book slot `slot`, or with that number in a call auction. The caller has
+    /// checked the owner.
     #[inline]
     fn cancel_slot(&mut self, slot: u16) -> bool {
         if let Some(auction) = self.auction.as_mut() {
@@ -279,7 +280,7 @@ impl AgentDesk<'_> {
         self.pit.tape
     }
 
-    /// Returns the tick, as orders carry it.
+    /// Returns the tick, truncated to the `u32` that orders store.
     #[inline]
     pub(crate) const fn now(&self) -> u32 {
         self.pit.now as u32
@@ -296,7 +297,7 @@ impl AgentDesk<'_> {
         self.value
     }
 
-    /// Returns the tilt of the side of noise orders by news, -1 to 1.
+    /// Returns the bias of noise orders towards buying, -1 to 1: P(buy) = (1 + bias) / 2.
     #[inline]
     pub(crate) const fn sentiment_tilt(&self) -> f64 {
         self.tilt
@@ -321,7 +322,8 @@ impl AgentDesk<'_> {
         self.pit.book.best_ask()
     }
 
-    /// Returns the best price of the other side, or one beyond the last mid-price if it is empty.
+    /// Returns the best price of the other side, or the next price beyond the last mid-price if
+    /// that side is empty.
     #[inline]
     pub(crate) fn opposite(&self, side: Side) -> i32 {
         match side {
@@ -348,7 +350,8 @@ impl AgentDesk<'_> {
         let _refused = self.pit.submit(self.account, side, kind, price, quantity).is_err();
     }
 
-    /// Takes all orders of the other side that are at `price` or better, for a maker.
+    /// Sends a maker's order for all shares of the other side at `price` or better, up to the order
+    /// limit.
     #[inline]
     pub(crate) fn sweep(&mut self, side: Side, price: i32) {
         let best = match side {

@@ -45,7 +45,7 @@ impl SlotRequest {
         Self::Submit { side, kind: OrderKind::Marketable, price, quantity }
     }
 
-    /// Returns a limit order that rests.
+    /// Returns a limit order. The part that does not trade on arrival rests.
     #[must_use]
     pub const fn limit(side: Side, price: i32, quantity: i32) -> Self {
         Self::Submit { side, kind: OrderKind::Limit, price, quantity }
@@ -69,7 +69,7 @@ pub struct SlotReport {
     pub number: u64,
     /// Symbol.
     pub symbol: u16,
-    /// Result. A cancel that found no order reports no shares.
+    /// Result. A cancel reports no shares, whether or not it found an order.
     pub result: Result<Placed, OrderReject>,
 }
 
@@ -89,7 +89,7 @@ pub struct SlotFill {
     pub quantity: i32,
     /// Fee in cash units; negative is a rebate.
     pub fee: i64,
-    /// True if the slot's order was resting.
+    /// True if the slot's order was resting, and for all fills of a call auction.
     pub maker: bool,
 }
 
@@ -102,7 +102,7 @@ pub(crate) struct Basis {
     realised: i64,
 }
 
-/// Totals of one slot since the start, in exact integers.
+/// Totals of one slot since its last reset or restart, in exact integers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SlotTotals {

@@ -13,7 +13,7 @@ use backcast_sim::{
 };
 
 thread_local! {
-    /// Allocations of this thread: other tests run beside.
+    /// Allocations of this thread only, since tests run in parallel.
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
     /// Bytes that this thread has allocated and not freed.
     static BYTES: Cell<i64> = const { Cell::new(0) };
@@ -21,8 +21,8 @@ thread_local! {
 
 struct Counting;
 
-// SAFETY: every call goes to the system allocator with its arguments unchanged; the counter is a
-// constant-initialised thread local without a destructor, so that counting never allocates.
+// SAFETY: every call goes to the system allocator with its arguments unchanged; the counters are
+// constant-initialised thread locals without destructors, so that counting never allocates.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
@@ -33,14 +33,16 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         BYTES.set(BYTES.get() - layout.size() as i64);
-        // SAFETY: `pointer` came from `alloc` or `realloc` above with `layout`, says the caller.
+        // SAFETY: the caller guarantees that `pointer` came from `alloc` or `realloc` above with
+        // `layout`.
         unsafe { System.dealloc(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
         BYTES.set(BYTES.get() + size as i64 - layout.size() as i64);
-        // SAFETY: `pointer` came from `alloc` or `realloc` above with `layout`, says the caller.
+        // SAFETY: the caller guarantees that `pointer` came from `alloc` or `realloc` above with
+        // `layout`.
         unsafe { System.realloc(pointer, layout, size) }
     }
 }

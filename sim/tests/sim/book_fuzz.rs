@@ -51,7 +51,7 @@ struct Naive {
 impl Naive {
     fn best(&self, side: Side) -> Option<Open> {
         let of_side = self.orders.iter().copied().filter(|order| order.side == side);
-        // The first of equals: earliest arrival.
+        // At equal prices, the order that arrived first.
         of_side.min_by_key(|order| (-order.price * side.sign(), order.id))
     }
 

@@ -54,7 +54,7 @@ fn several_symbols_share_one_ledger() {
 fn short_positions_pay_for_borrowed_shares_and_longs_do_not() {
     for (side, pays) in [(Side::Sell, true), (Side::Buy, false)] {
         let mut config = Preset::Normal.config();
-        // Only the slot is certain to be short; other accounts pay for borrowing too.
+        // Other accounts may be short as well, and then pay for borrowing too.
         config.fees.borrow_ppm_per_day = 1_000_000;
         let mut market = Market::new(&config, 4).unwrap();
         market.run(59);

@@ -82,7 +82,7 @@ impl Agent for Silent {
     }
 }
 
-/// The public course of a market: what others would see of a change.
+/// Mid-price, volume and fundamental after each tick.
 fn course(market: &mut Market, ticks: u64) -> Vec<(f64, i64, u64)> {
     (0..ticks)
         .map(|_| {
@@ -160,7 +160,7 @@ fn user_agents_trade_reset_and_clone_with_their_market() {
     assert_ne!(copy.state_hash(), expected);
 }
 
-/// Counts what a book reports.
+/// Counts the fills that a book reports.
 #[derive(Default)]
 struct Counted {
     fills: u64,

@@ -103,7 +103,7 @@ fn no_feature_is_dead() {
     }
     for (at, (name, set, count)) in sets().into_iter().enumerate() {
         for (index, feature) in set.features().iter().enumerate().take(count) {
-            // Time is the caller's, and constant here.
+            // The caller sets `time_left`, which is constant here.
             let constant = low[at][index] >= high[at][index];
             assert!(!constant || feature.name == "time_left", "{name}: {}", feature.name);
         }

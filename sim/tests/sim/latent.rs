@@ -5,7 +5,7 @@ use backcast_sim::{
     facts::{Simulated, manipulation::Schedule},
 };
 
-/// Returns the preset `normal` with makers that know the value, and that no order impresses.
+/// Returns the preset `normal` with makers that know the value and whose quotes no order moves.
 fn informed() -> MarketConfig {
     let mut config = Preset::Normal.config();
     config.latent = LatentConfig { depth: 1e8, slope: 0.0, error_sd: 0.0, ..config.latent };

@@ -2,7 +2,8 @@
 
 use backcast_sim::{Market, MarketConfig, Preset, Side, SlotRequest};
 
-/// Standard deviation of one-minute log returns over half a day, in basis points.
+/// Root mean square of one-minute log returns over 200 minutes of each of three seeds, in basis
+/// points.
 fn minute_volatility(preset: Preset) -> f64 {
     let (mut sum, mut count) = (0.0, 0.0);
     for seed in 0..3 {

@@ -60,7 +60,7 @@ fn equity_is_cash_plus_the_position_at_mid_and_splits_into_profit_and_fees() {
         let value = position * (market.mid(0) * 2.0) as i64 * (CASH_PER_TICK / 2);
         let equity = market.equity(0).unwrap();
         assert_eq!(equity, market.cash(0).unwrap() + value);
-        // Shorts pay the lender: what is missing from the sum of the parts.
+        // The difference is what short positions paid for borrowing.
         let unrealised = value - market.cost(0, 0).unwrap() * position.signum();
         let totals = market.totals(0).unwrap();
         let parts = market.realised(0).unwrap() + unrealised - totals.fees;
@@ -154,7 +154,7 @@ fn one_order_can_be_cancelled_by_its_name_and_only_by_its_owner() {
 #[test]
 fn an_own_order_in_the_way_is_cancelled_instead_of_traded_with() {
     let mut market = market(&Preset::Normal.config());
-    // Until an order can be alone at the best ask, inside the spread.
+    // Waits for a spread wide enough for a new best ask inside it.
     while market.best_ask(0).unwrap() - market.best_bid(0).unwrap() == 1 {
         market.tick();
     }
@@ -168,8 +168,8 @@ fn an_own_order_in_the_way_is_cancelled_instead_of_traded_with() {
     market.check().unwrap();
 }
 
-/// Returns a market of two slots and one patient agent, and the ask of 10 shares of each slot, at
-/// 100.10 and at 100.20.
+/// Returns a market with two slots and one agent that hardly ever acts. Each slot has an ask of 10
+/// shares: the first at 100.10, the second at 100.20.
 fn two_asks(cash: i64, fees: FeeSchedule) -> Market {
     let mut config = Preset::Normal.config();
     let population = &mut config.population;
@@ -280,7 +280,8 @@ fn slots_take_turns_in_an_order_that_favours_none_and_that_others_do_not_change(
         let mut market = market(&config);
         (0..400)
             .map(|_| {
-                // Both want the whole best ask: who is first gets the better price.
+                // Each order takes all shares at the best ask, so that the first one gets the
+                // better price.
                 let ask = market.best_ask(0).unwrap();
                 let shares = market.book(0).quantity_at(Side::Sell, ask);
                 for slot in 0..2 {
@@ -327,7 +328,7 @@ fn a_slot_that_starts_over_has_its_endowment_and_no_history() {
         assert_eq!(market.totals(0), Ok(backcast_sim::SlotTotals::default()));
         assert!(market.last_fill(0).unwrap().is_none() && market.fills(0).unwrap().is_empty());
         assert_eq!(market.ledger().open_shares(0, 0), (0, 0));
-        // Others keep what they earned from the slot before.
+        // The exchange keeps the fees that the slot paid before the restart.
         assert_eq!(market.ledger().fees_taken(), fees);
         market.check().unwrap();
     }

@@ -95,7 +95,7 @@ impl PortfolioVectorEnv {
         Ok(self.episodes.check_reset(mask)?)
     }
 
-    /// Checks that all portfolios that are about to begin have a start day to draw. Without
+    /// Checks that all portfolios to reset that do not draw their tickers have a start day. Without
     /// `play_on` the constructor has checked it.
     fn check_drawn(&self, mask: Option<&[bool]>) -> Result<(), PortfolioError> {
         if !self.setup.options.play_on {

@@ -81,8 +81,9 @@ pub struct PortfolioVectorEnv {
 impl PortfolioVectorEnv {
     /// Builds `num_envs` portfolios on `panel`. Reset them before the first step.
     ///
-    /// The observations of one step may take at most a gibibyte. Each has `T * (3 + K) + 3` numbers
-    /// for `K` indicators, so that 403,000 portfolios with 30 tickers and 8 indicators fit.
+    /// The observations of one step may take at most a gibibyte. Each has `T * (3 + K) + M * (1 +
+    /// K) + 3` numbers for `K` indicators and `M` macro tickers. 403,000 portfolios with 30
+    /// tickers, 8 indicators and no macro tickers fit.
     pub fn new(
         panel: Panel,
         num_envs: usize,

@@ -8,7 +8,7 @@ use backcast_sim::{AccountConfig, ConfigError, Limits};
 
 use super::{draws, env, short};
 
-/// An agent that can pay for the largest position.
+/// Returns settings of an agent that can pay for the largest position.
 fn with_actions(actions: ActionScheme) -> TradingEnvConfig {
     let account = AccountConfig { cash: 2_000_000_000, ..AccountConfig::default() };
     let agent = ExternalAgentConfig { account, actions, ..ExternalAgentConfig::default() };
@@ -89,7 +89,7 @@ fn quotes_rest_in_the_book_and_are_replaced_by_the_next() {
     assert!(env.market().ledger().open_count(0, 0) <= 1);
     env.step(QuoteAction::default()).unwrap();
     assert_eq!(env.market().ledger().open_count(0, 0), 0, "sizes of 0 cancel all");
-    // At the touch, quotes trade sooner or later and earn no less than they ask.
+    // Quotes at the touch trade sooner or later.
     let touch = QuoteAction { bid_size: 1.0, ask_size: 1.0, ..QuoteAction::default() };
     let mut fills = 0;
     for _ in 0..40 {

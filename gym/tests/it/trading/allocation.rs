@@ -15,7 +15,7 @@ use backcast_sim::{AuctionRule, MarketConfig, Matching};
 use super::{env, short};
 
 thread_local! {
-    /// Allocations of this thread: other tests run beside.
+    /// Allocations of this thread only, since tests run in parallel.
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
     /// Bytes that this thread has allocated and not freed.
     static BYTES: Cell<isize> = const { Cell::new(0) };
@@ -35,7 +35,7 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         BYTES.set(BYTES.get() - layout.size().cast_signed());
-        // SAFETY: the caller says that `pointer` came from `alloc` above with `layout`.
+        // SAFETY: the caller guarantees that `pointer` came from `alloc` above with `layout`.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -124,8 +124,8 @@ fn an_environment_takes_less_than_ninety_six_kibibytes() {
     assert!((50_000..96 * 1_024).contains(&each), "{each} bytes");
 }
 
-/// Bytes that each sub-environment of `config` takes, measured and as the refusal of too many of
-/// them says.
+/// Returns the bytes of one sub-environment of `config`, as measured and as the error
+/// [`TradingError::NoRoom`] states.
 fn measured_and_said(config: &TradingEnvConfig) -> (f64, f64) {
     let bytes = |num_envs: usize| {
         let before = BYTES.get();

@@ -18,7 +18,7 @@ mod vector;
 use backcast_gym::{RewardFactory, TradingEnv, TradingEnvConfig};
 use backcast_sim::{Preset, SlotConfig};
 
-/// A market that is warmed up a little at each reset, and short episodes.
+/// Returns settings of short episodes, each in a market that is warmed up for 50 ticks.
 fn short() -> TradingEnvConfig {
     let warm = TradingEnvConfig { warmup_ticks: 50, warm_snapshots: 0, ..Default::default() };
     TradingEnvConfig { max_ticks: 60, ..warm }
@@ -35,7 +35,7 @@ fn env(config: TradingEnvConfig) -> TradingEnv {
     TradingEnv::new(config).unwrap()
 }
 
-/// Repeatable draws below `bound`.
+/// Returns a function that draws pseudo-random numbers below its argument, repeatable by seed.
 fn draws(seed: u64) -> impl FnMut(u32) -> u32 {
     let mut state = seed.wrapping_mul(2) + 1;
     move |bound| {
@@ -45,7 +45,7 @@ fn draws(seed: u64) -> impl FnMut(u32) -> u32 {
     }
 }
 
-/// A market of the preset `normal` without fees and borrowing costs.
+/// Returns the preset `normal` without fees and borrowing costs.
 fn without_costs() -> backcast_sim::MarketConfig {
     let mut market = Preset::Normal.config();
     market.fees.taker_ppm = 0;
@@ -53,7 +53,7 @@ fn without_costs() -> backcast_sim::MarketConfig {
     market
 }
 
-/// The market that the environment builds of a configuration, built without it.
+/// Builds the market of a configuration directly, without an environment.
 fn bare_market(config: &TradingEnvConfig, seed: u64) -> backcast_sim::Market {
     let mut market = config.simulation.market.clone();
     let agent = config.agent;

@@ -19,12 +19,12 @@ fn reset(env: &mut MultiAgentTradingEnv, seed: u64) -> Vec<f32> {
     observations
 }
 
-/// Repeatable choices of one agent.
+/// Returns a fixed choice for each agent and step.
 fn choice(agent: usize, step: usize) -> u8 {
     ((step * 7 + agent * 5 + step * step * (agent + 3)) % 3) as u8
 }
 
-/// Observations and rewards of a whole episode.
+/// Runs a whole episode and returns its observations and rewards.
 fn episode(env: &mut MultiAgentTradingEnv, seed: u64) -> (Vec<f32>, Vec<f64>) {
     let mut observations = reset(env, seed);
     let (mut shown, mut rewards) = (observations.clone(), Vec::new());
@@ -90,7 +90,7 @@ fn a_silent_agent_changes_nothing_for_the_others() {
 fn agents_trade_in_one_book_and_feel_each_other() {
     let (mut alone, mut crowded) = (env(2), env(2));
     let mut moved = 0.0;
-    // Trades of the background agents follow, so that a single market may move either way.
+    // Background agents trade too, so that the price of a single market may move either way.
     for seed in 1..=20 {
         let (mut shown, mut other) = (reset(&mut alone, seed), reset(&mut crowded, seed));
         for _ in 0..30 {
@@ -135,7 +135,7 @@ fn each_agent_has_its_own_scheme_account_and_mask() {
 fn a_bankrupt_agent_leaves_and_the_others_go_on() {
     let mut rich = ExternalAgentConfig::default();
     rich.account.cash *= 2;
-    // Spread and fees ruin the second agent, whose quotes then go.
+    // Spread and fees ruin the second agent, whose quotes are then cancelled.
     let poor = ExternalAgentConfig {
         actions: ActionScheme::DiscreteLimit,
         ..ExternalAgentConfig::default()
@@ -155,7 +155,7 @@ fn a_bankrupt_agent_leaves_and_the_others_go_on() {
     assert!(env.terminated()[1] && !env.truncated()[1] && env.active()[0]);
     assert!(env.rewards()[1] < 0.0 && env.state(1).equity <= start - 20.0);
     let info = *env.info(1);
-    // Its numbers are not read any more.
+    // The numbers of a terminated agent are not read.
     env.step_into(&[2, 99], &mut observations).unwrap();
     assert_eq!(env.market().ledger().open_count(1, 0), 0, "its orders are cancelled");
     assert_eq!((env.rewards()[1], env.terminated()[1], *env.info(1)), (0.0, false, info));

@@ -1,6 +1,6 @@
-//! Open questions and faults of the design note, each with the way it is resolved here.
+//! Tests that resolve the open points of the environment's design note.
 //!
-//! The numbers are those of the list of 22 that this project keeps about the note.
+//! Item numbers: `docs/concepts/trading-environment.md`, "Where the design note was open".
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -7,7 +7,7 @@ use backcast_sim::CASH_PER_TICK;
 
 use super::{draws, env, short, with_reward};
 
-/// Observations of a whole episode, and its rewards.
+/// Runs a whole episode and returns its observations and rewards.
 fn episode(env: &mut backcast_gym::TradingEnv, seed: u64) -> (Vec<f32>, Vec<f64>) {
     let mut draw = draws(3);
     let (mut observations, _) = env.reset(Some(seed)).unwrap();

@@ -147,7 +147,7 @@ fn same_step_keeps_the_final_observation_and_its_information() {
     assert_eq!((same.ended(), same.began()), (&[true; N][..], &[true; N][..]));
     assert_eq!(same.final_infos()[2], *next.info(2));
     assert_eq!(same.metrics(), next.metrics());
-    // Both begin the same next episodes.
+    // Both modes begin the same next episodes.
     let mut first = vec![0.0; last.len()];
     next.step_into(&[0_u8; N], &mut first).unwrap();
     assert_eq!(now, first);

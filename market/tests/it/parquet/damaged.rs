@@ -1,5 +1,5 @@
-//! Files that were cut, overwritten or made to hurt: which part is damaged, and no more memory than
-//! the file can have need of.
+//! Files that are cut, overwritten or malicious: the error names the damaged part, and loading
+//! allocates no more memory than a file of that size can need.
 
 use std::{fs, sync::Arc};
 
@@ -58,7 +58,7 @@ fn the_damaged_part_is_named() {
     }
 }
 
-/// Five tickers in a dictionary, and rows that name others.
+/// A dictionary of five tickers, and a row with an index beyond it.
 #[test]
 fn an_index_beyond_the_dictionary_is_an_error_in_its_column() {
     let shelf = Shelf::new();
@@ -131,7 +131,7 @@ fn a_file_that_unpacks_to_far_more_than_it_can_hold_is_refused_first() {
     assert!(matches!(refused, PanelLoadError::Bomb { rows: 8_000_000, .. }), "{refused}");
 }
 
-/// A file whose schema has so many elements, each with so many children.
+/// Returns a file whose schema has `elements` elements of `children` children each.
 fn with_schema(elements: u32, children: u32) -> Vec<u8> {
     let varint = |mut number: u32| {
         let mut bytes = Vec::new();
@@ -153,7 +153,7 @@ fn with_schema(elements: u32, children: u32) -> Vec<u8> {
     [&b"PAR1"[..], &footer, &length, b"PAR1"].concat()
 }
 
-/// Either would end the process: the one by the stack, the other by memory.
+/// A deep schema would overflow the stack, and a wide one would exhaust the memory.
 #[test]
 fn a_schema_that_is_too_deep_or_too_wide_is_refused_before_it_is_followed() {
     let shelf = Shelf::new();

@@ -1,4 +1,4 @@
-//! Parquet files: every type a column may have, every one it may not, and what damage is called.
+//! Parquet files: accepted and refused column types, values, and damaged parts.
 
 mod damaged;
 mod types;
@@ -75,7 +75,7 @@ fn load(columns: Columns) -> Result<Panel, PanelError> {
     load_with(columns, &PanelOptions::default())
 }
 
-/// Reason why it is no panel, and the whole message.
+/// Returns the error of loading these columns as a panel, and its whole message.
 fn refusal(columns: Columns, options: &PanelOptions) -> (PanelLoadError, String) {
     match load_with(columns, options) {
         Err(error) => {

@@ -87,7 +87,7 @@ fn a_day_may_be_text_a_date_a_timestamp_or_an_integer() {
     }
 }
 
-/// The clocks of a named zone are in the machine's database, if it has one.
+/// Named zones need the machine's time zone database. Without it, this test checks nothing.
 #[test]
 fn a_day_in_a_named_zone_is_the_one_on_its_clocks() {
     let midnight = |zone: &str, seconds: i64| {
@@ -248,7 +248,7 @@ fn other_types_are_refused_with_column_type_and_remedy() {
             assert!(message.contains(part), "{message} lacks {part}");
         }
     }
-    // What is left out may be of any type.
+    // A column that is left out may be of any type.
     let list = ListArray::from_iter_primitive::<Int32Type, _, _>([Some([Some(1)]), None, None]);
     let options = PanelOptions::default().columns([("tags", "")]);
     let panel = super::load_with(with("tags", Arc::new(list)), &options).unwrap();

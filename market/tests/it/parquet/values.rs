@@ -85,7 +85,7 @@ fn a_row_without_a_number_is_absent_where_that_is_asked_for() {
         "a day on which all rows are masked stays in the calendar"
     );
 
-    // An absent row may repeat another one; it is not there.
+    // A row that counts as absent may have the ticker and day of another row.
     let mut columns = with("rsi", floats(vec![None, Some(1.0), Some(2.0)]));
     columns[0].1 = texts(vec![Some("2024-01-03"); 3]);
     let panel = load_with(columns, &mask).unwrap();
