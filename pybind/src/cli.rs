@@ -17,8 +17,8 @@ use pyo3::prelude::*;
 /// Returns
 /// -------
 /// int
-///     0 done, 1 found problems, 2 wrong usage, 3 no such object, or an export that misses rows,
-///     128 plus the number of a signal that stopped the command.
+///     Exit status: 0 for done, 1 for problems found, 2 for wrong usage, 3 for no such object or an
+///     export with missing rows, 128 plus the number of a signal that stopped the command.
 #[pyfunction]
 pub(crate) fn cli_main(py: Python<'_>, argv: Vec<OsString>) -> PyResult<u8> {
     let (mut raised, mut ends_by_signal) = (None, false);

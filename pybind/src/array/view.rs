@@ -196,7 +196,7 @@ impl FillGuard<'_> {
             // - In bounds, alive: `ReusedArrays::try_fill` checked that the array has so many bytes
             //   of its own in one piece, and its `ReusedArrays`, which `busy` borrows, keeps it;
             //   NumPy does not resize an array with other references, unless `refcheck` is off,
-            //   which is the Python caller's to answer for.
+            //   which is the Python caller's responsibility.
             // - Alone: `FreshArray` made each of the arrays with memory of its own, `busy` keeps
             //   every other call from filling them, and this is borrowed for the slices.
             // - Every byte is a valid `u8`, whatever wrote it.
@@ -230,9 +230,9 @@ pub(crate) fn reuse_failure(what: &str, why: LendError) -> Failure {
 /// Returns a read-only array over memory that `hold` keeps while the array or a view of it lives.
 /// `axes` are extents and strides in bytes.
 ///
-/// The memory that the axes reach from `address` must be `hold`'s: rows of its lease, of which
-/// [`Lease::address`](backcast_core::Lease::address) told the first, or as many blocks as there are
-/// of its [`MirroredBlocks`](backcast_core::plumbing::MirroredBlocks).
+/// The memory that the axes reach from `address` must belong to `hold`. That is rows of
+/// its lease from [`Lease::address`](backcast_core::Lease::address) on, or blocks of its
+/// [`MirroredBlocks`](backcast_core::plumbing::MirroredBlocks).
 pub(crate) fn read_only_view<'py>(
     hold: &Bound<'py, PyAny>,
     address: *const u8,
@@ -560,7 +560,7 @@ pub(crate) fn bytes_of<'a>(array: &'a Bound<'_, PyUntypedArray>) -> Option<&'a [
     // - In bounds: the array is C-contiguous (checked above), so its `len` bytes follow one another
     //   from `data`; they live as long as the array, which the caller's `Bound` holds for `'a`.
     //   NumPy does not resize an array with other references, unless `refcheck` is off
-    //   (`resize(refcheck=False)`), which is the Python caller's to answer for.
+    //   (`resize(refcheck=False)`), which is the Python caller's responsibility.
     // - Plain bytes: no Python objects among them (checked above), and any byte is a valid `u8`.
     // - Not written meanwhile: no Rust code writes to an array that it was lent for reading; Python
     //   code that writes to it while a call that it is an argument of runs, itself or by having

@@ -109,12 +109,13 @@ impl Failure {
         Self::Typed(class, printable(&message.to_string()))
     }
 
-    /// Makes an error of one of the core's, in Python's words.
+    /// Makes an error of an error of the core, and puts its message into Python's words.
     pub(crate) fn of(class: ErrorClass, error: impl Display) -> Self {
         Self::Typed(class, printable(&in_python(&error.to_string())))
     }
 
-    /// Makes an error of the end of a wait: what ended it in this thread, if that is known.
+    /// Returns the failure that ended the last wait of this thread, or an error with `message` if
+    /// it is not known.
     pub(crate) fn interrupted(message: impl Display) -> Self {
         signals::take().unwrap_or_else(|| Self::of(ErrorClass::Base, message))
     }

@@ -1,4 +1,4 @@
-//! Ends waits of Rust by the signals of Python, and raises warnings of long ones.
+//! Ends waits in Rust when a Python signal handler raises, and warns of long waits.
 
 use std::cell::RefCell;
 
@@ -15,13 +15,13 @@ thread_local! {
     static FAILED: RefCell<Option<Failure>> = const { RefCell::new(None) };
 }
 
-/// Returns the interrupt of the waits of a Python object: an exception of a signal handler ends
-/// them, and a long one raises a `WaitWarning`.
+/// Returns an interrupt that ends waits when a signal handler raises, and raises a `WaitWarning` in
+/// a long wait.
 pub(crate) fn interrupt() -> Interrupt {
     interrupt_or(|_| Ok(()))
 }
 
-/// Returns an interrupt like [`interrupt`], which ends waits too when `check` fails.
+/// Returns an interrupt like [`interrupt`], which also ends waits when `check` fails.
 pub(crate) fn interrupt_or(
     check: impl Fn(Python<'_>) -> Result<(), Failure> + Send + Sync + 'static,
 ) -> Interrupt {

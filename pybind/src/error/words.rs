@@ -6,7 +6,8 @@
 //! A message says what is wrong, then `; `, then the remedy. Paths and other words of the caller
 //! stand before the `; `, or in quotes, and stay as they are.
 
-/// Options of which a message gives the value: `boundary "mask"` becomes `boundary="mask"`.
+/// Options whose value follows in a message as a quoted word: `boundary "mask"` becomes
+/// `boundary="mask"`.
 const KEYWORDS: [&str; 9] = [
     "autoreset_mode",
     "boundary",
@@ -19,7 +20,7 @@ const KEYWORDS: [&str; 9] = [
     "unknown",
 ];
 
-/// Options of which a message gives a number: `history 80` becomes `history=80`.
+/// Options whose value follows in a message as a number: `history 80` becomes `history=80`.
 const NUMBERS: [&str; 4] = ["history", "future", "n_step", "gamma"];
 
 /// Beginnings of messages that have no words of the caller outside of quotes. `#` is a number.

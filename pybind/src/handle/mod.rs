@@ -245,7 +245,7 @@ impl<T: Send> Handle<T> {
         value.as_ref().map_or_else(|| "closed".to_owned(), describe)
     }
 
-    /// Returns what tells waits that this handle is being closed.
+    /// Returns the object that tells waits that this handle is being closed.
     pub(crate) fn closing(&self) -> Closing {
         self.closing.clone()
     }

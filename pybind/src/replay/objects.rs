@@ -28,7 +28,7 @@ use crate::location::{base_of, kind_of, name_of};
 /// Raises
 /// ------
 /// StorageError
-///     If the directory cannot be read. One that does not exist holds nothing.
+///     If the directory cannot be read. A directory that does not exist gives an empty list.
 #[exact_arguments]
 #[pyfunction]
 #[pyo3(signature = (dir=None), text_signature = "(dir=None)")]

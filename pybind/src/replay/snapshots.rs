@@ -74,7 +74,7 @@ pub(crate) fn warn_of_left_out(py: Python<'_>, left_out: &[LeftOutTable]) -> Res
 /// CorruptError
 ///     If no manifest of a name can be used.
 /// StorageError
-///     If the store cannot be read. One that does not exist holds nothing.
+///     If the store cannot be read. A store that does not exist gives an empty list.
 ///
 /// Warns
 /// -----
@@ -162,7 +162,7 @@ fn as_dict<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<'py, PyD
 /// CorruptError
 ///     If no manifest can be used.
 /// StorageError
-///     If the system did not read a file, and the others are whole: whether this one is whole is
+///     If a file cannot be read and all others are whole, so that the state of the snapshot is
 ///     unknown.
 #[exact_arguments]
 #[pyfunction]

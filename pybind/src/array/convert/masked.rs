@@ -14,8 +14,8 @@ pub(crate) fn is_masked(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(has_mask(value, MOST_AXES)?.unwrap_or(false))
 }
 
-/// Searches lists up to `axes` levels deep. Returns `None` if they are deeper, as a list that holds
-/// itself: NumPy makes no array of those.
+/// Searches lists up to `axes` levels deep. Returns `None` if they are deeper, such as a list that
+/// contains itself. NumPy makes no array of such lists.
 fn has_mask(value: &Bound<'_, PyAny>, axes: usize) -> PyResult<Option<bool>> {
     static MASKED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = value.py();

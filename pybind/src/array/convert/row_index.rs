@@ -51,7 +51,7 @@ fn other_dtype<'py>(
         return Ok(None);
     }
     if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
-        // NumPy makes no array of a list that is nested deeper, as one that holds itself.
+        // NumPy makes no array of a deeper list, such as a list that contains itself.
         let Some(axes) = axes.checked_sub(1) else { return Ok(None) };
         for part in value.try_iter()? {
             let other = other_dtype(&part?, axes)?;

@@ -155,13 +155,13 @@ impl Panel {
     /// path : path
     ///     UTF-8 with a header; columns ``date`` (``2024-01-02``, ``20240102`` or an ISO timestamp,
     ///     whose day is the one written), ``tic``, ``open``, ``high``, ``low``, ``close``,
-    ///     ``volume``. Every further column is an indicator, but ``day``, ``day_idx`` and index
+    ///     ``volume``. Every further column is an indicator, except ``day``, ``day_idx`` and index
     ///     columns that pandas wrote, which are ignored.
     /// macro : sequence of str
     ///     Tickers that are shown but never traded, such as an index.
     /// columns : dict of str to str or None, optional
-    ///     New names for the file's columns, theirs to ours, such as ``{"Date": "date"}``; None or
-    ///     an empty name leaves a column out.
+    ///     Names in the file to names in the panel, such as ``{"Date": "date"}``; None or an empty
+    ///     name leaves a column out.
     /// nan : {"refuse", "mask"}
     ///     Policy for a row that lacks a number (an empty cell, a null, a NaN): refuse the file, or
     ///     mask the row. Infinities are always refused.
@@ -183,9 +183,16 @@ impl Panel {
     /// Raises
     /// ------
     /// PanelError
-    ///     If the file is no such CSV; the message has line and column.
+    ///     If the file cannot be opened or is no such CSV; the message has line and column.
+    /// ArgumentError
+    ///     If an argument is invalid.
     /// ExistsError, SpaceError
     ///     If the name is taken, or there is no room.
+    ///
+    /// Warns
+    /// -----
+    /// UserWarning
+    ///     If an open or a close of a tradable ticker lies outside low and high; the row is kept.
     #[staticmethod]
     #[pyo3(signature = (
         path=Argument::Missing, *, r#macro=None, columns=None, nan="refuse".into(), name=None,
@@ -228,8 +235,8 @@ impl Panel {
     /// macro : sequence of str
     ///     Tickers that are shown but never traded, such as an index.
     /// columns : dict of str to str or None, optional
-    ///     New names for the file's columns, theirs to ours, such as ``{"Date": "date"}``; None or
-    ///     an empty name leaves a column out.
+    ///     Names in the file to names in the panel, such as ``{"Date": "date"}``; None or an empty
+    ///     name leaves a column out.
     /// nan : {"refuse", "mask"}
     ///     Policy for a row that lacks a number (an empty cell, a null, a NaN): refuse the file, or
     ///     mask the row. Infinities are always refused.
@@ -249,9 +256,17 @@ impl Panel {
     /// Raises
     /// ------
     /// PanelError
-    ///     If the file is no such file; the message has row (counted from 0) and column.
+    ///     If the file cannot be opened or is no such Parquet file; the message has row (counted
+    ///     from 0) and column.
+    /// ArgumentError
+    ///     If an argument is invalid.
     /// ExistsError, SpaceError
     ///     If the name is taken, or there is no room.
+    ///
+    /// Warns
+    /// -----
+    /// UserWarning
+    ///     If an open or a close of a tradable ticker lies outside low and high; the row is kept.
     #[staticmethod]
     #[pyo3(signature = (
         path=Argument::Missing, *, r#macro=None, columns=None, nan="refuse".into(), name=None,
@@ -293,7 +308,7 @@ impl Panel {
     /// Raises
     /// ------
     /// NotFoundError
-    ///     If there is no such object.
+    ///     If there is no such panel.
     /// CorruptError, PanelError
     ///     If the files are not a valid panel of this version.
     #[staticmethod]
@@ -310,8 +325,8 @@ impl Panel {
 
     /// Return history and future around days, for some tickers each.
     ///
-    /// The day itself lies in neither: of it only the open is shown, since nothing else is known
-    /// when a decision is made. One copy per (sample, token), with the interpreter released;
+    /// The day itself lies in neither. Only its open is shown, since nothing else is known when a
+    /// decision is made. One copy per (sample, token), with the interpreter released;
     /// ``history``, ``open`` and ``future`` are views of one array.
     ///
     /// Parameters
@@ -337,7 +352,10 @@ impl Panel {
     /// Raises
     /// ------
     /// PanelError
-    ///     If a day or token is outside the panel, or shapes do not fit.
+    ///     If a day or token is outside the panel, shapes do not fit, or the window is longer than
+    ///     :attr:`longest_window`.
+    /// ClosedError
+    ///     If the panel was closed.
     #[pyo3(signature = (
         days=None, tokens=None, history=Argument::Missing, future=Argument::Missing
     ))]
@@ -391,6 +409,8 @@ impl Panel {
     /// ------
     /// PanelError
     ///     If the panel has no such ticker.
+    /// ClosedError
+    ///     If the panel was closed.
     #[pyo3(signature = (tickers=None))]
     #[pyo3(text_signature = "($self, tickers)")]
     fn tokens<'py>(

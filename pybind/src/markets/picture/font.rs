@@ -1,4 +1,4 @@
-//! Glyphs of five by seven pixels: digits, capital letters and a few signs.
+//! Glyphs of five by seven pixels: digits, capital letters except J, and a few signs.
 
 /// Columns of a glyph.
 pub(super) const WIDTH: usize = 5;

@@ -153,7 +153,7 @@ impl PortfolioBatch {
     /// i : int
     ///     Number of the portfolio.
     /// before : bool
-    ///     The episode before the running one.
+    ///     Return the episode before the running one.
     ///
     /// Returns
     /// -------
@@ -200,7 +200,8 @@ impl PortfolioBatch {
     /// Raises
     /// ------
     /// EnvError
-    ///     If the panel has no such ticker, or there is not enough memory.
+    ///     If the panel has no such ticker, ``count`` is far beyond the panel, or there is not
+    ///     enough memory.
     fn rows<'py>(
         &self,
         py: Python<'py>,

@@ -49,7 +49,8 @@ use crate::markets::portfolio::settings::options_of;
 ///     Settings by name, see :class:`backcast.envs.PortfolioVectorEnv` and
 ///     :class:`backcast.finrl.VecFastFinRL`.
 /// tickers_of : sequence of sequences of str
-///     The tickers of each portfolio; an empty one draws them. None: those of the settings for all.
+///     The tickers of each portfolio; for an empty sequence they are drawn. None: all portfolios
+///     have the tickers of the settings.
 ///
 /// Raises
 /// ------
@@ -134,15 +135,15 @@ impl PortfolioBatch {
     ///     None a portfolio continues its stream of random numbers.
     /// options : dict, optional
     ///     ``"start_day"``: an int or int array ``[N]``, where to begin instead of on a drawn day.
-    ///     ``"reset_mask"``: bool array ``[N]``, which portfolios to reset; the others stay, and
-    ///     were reset before.
+    ///     ``"reset_mask"``: bool array ``[N]``, which portfolios to reset; the others stay as they
+    ///     are, and must have been reset before.
     /// spread : bool
-    ///     An int seeds portfolio i with stream i of that seed instead.
+    ///     Seed portfolio i with stream i of an int seed, instead of with ``seed + i``.
     /// shifted_start : int
     ///     Days at the beginning on which no episode is to start.
     /// begin : int, optional
-    ///     Seed, spread, for portfolios that are given none. They continue their streams without
-    ///     it.
+    ///     Seed whose streams, as with ``spread``, seed the portfolios that get no seed. When left
+    ///     out, these portfolios continue their streams.
     ///
     /// Returns
     /// -------

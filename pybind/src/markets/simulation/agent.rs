@@ -12,8 +12,8 @@ use crate::argument::{Argument, count_in, no_constructor, whole};
 use crate::error::{ErrorClass, Failure};
 use crate::markets::callback::{CallbackObject, FirstException};
 
-/// An agent written in Python. After an exception no agent acts any more, and the call raises it
-/// after the tick.
+/// An agent written in Python. After an exception no Python agent acts any more, and the running
+/// call raises the exception after the tick.
 #[derive(Clone, Debug)]
 pub(crate) struct PythonAgent(CallbackObject);
 
@@ -194,6 +194,8 @@ impl Floor {
     /// ------
     /// SimError
     ///     If there is no such symbol.
+    /// ClosedError
+    ///     If the turn is over.
     #[pyo3(signature = (symbol=0_i64.into()), text_signature = "($self, symbol=0)")]
     fn mid(&self, symbol: Argument<i128>) -> Result<f64, Failure> {
         Ok(self.quote(symbol)?.1.mid)
@@ -215,6 +217,8 @@ impl Floor {
     /// ------
     /// SimError
     ///     If there is no such symbol.
+    /// ClosedError
+    ///     If the turn is over.
     #[pyo3(signature = (symbol=0_i64.into()), text_signature = "($self, symbol=0)")]
     fn best_bid(&self, symbol: Argument<i128>) -> Result<Option<i32>, Failure> {
         Ok(self.quote(symbol)?.1.bid)
@@ -230,12 +234,14 @@ impl Floor {
     /// Returns
     /// -------
     /// int or None
-    ///     None without an offer.
+    ///     None without an ask.
     ///
     /// Raises
     /// ------
     /// SimError
     ///     If there is no such symbol.
+    /// ClosedError
+    ///     If the turn is over.
     #[pyo3(signature = (symbol=0_i64.into()), text_signature = "($self, symbol=0)")]
     fn best_ask(&self, symbol: Argument<i128>) -> Result<Option<i32>, Failure> {
         Ok(self.quote(symbol)?.1.ask)
@@ -256,6 +262,8 @@ impl Floor {
     /// ------
     /// SimError
     ///     If there is no such symbol.
+    /// ClosedError
+    ///     If the turn is over.
     #[pyo3(signature = (symbol=0_i64.into()), text_signature = "($self, symbol=0)")]
     fn position(&self, symbol: Argument<i128>) -> Result<i32, Failure> {
         Ok(self.quote(symbol)?.1.position)
@@ -271,21 +279,28 @@ impl Floor {
         Ok(self.lock().stream.unit())
     }
 
-    /// Buy shares: at the market, or with a limit order that rests.
+    /// Buy shares with a market order or a limit order.
+    ///
+    /// The order reaches the market after ``act`` has returned. The market drops an order that it
+    /// refuses, without an error: for example if the account cannot pay for it, its limits do not
+    /// allow it, it has too many open orders, or the price is outside the window of the book.
     ///
     /// Parameters
     /// ----------
     /// quantity : int
     ///     Shares.
     /// price : int, optional
-    ///     Limit in price ticks; None buys immediately at any price.
+    ///     Limit in price ticks; what does not trade on arrival rests in the book. None buys at any
+    ///     price, and the rest is dropped.
     /// symbol : int, default 0
     ///     Symbol.
     ///
     /// Raises
     /// ------
     /// SimError
-    ///     If a number is out of range. An order beyond the account's limits is dropped.
+    ///     If a number is out of range.
+    /// ClosedError
+    ///     If the turn is over.
     #[pyo3(signature = (quantity=Argument::Missing, price=None, symbol=0_i64.into()))]
     #[pyo3(text_signature = "($self, quantity, price=None, symbol=0)")]
     fn buy(
@@ -297,21 +312,28 @@ impl Floor {
         self.order(Side::Buy, quantity, price, symbol)
     }
 
-    /// Sell shares: at the market, or with a limit order that rests.
+    /// Sell shares with a market order or a limit order.
+    ///
+    /// The order reaches the market after ``act`` has returned. The market drops an order that it
+    /// refuses, without an error: for example if the account cannot pay for it, its limits do not
+    /// allow it, it has too many open orders, or the price is outside the window of the book.
     ///
     /// Parameters
     /// ----------
     /// quantity : int
     ///     Shares.
     /// price : int, optional
-    ///     Limit in price ticks; None sells immediately at any price.
+    ///     Limit in price ticks; what does not trade on arrival rests in the book. None sells at
+    ///     any price, and the rest is dropped.
     /// symbol : int, default 0
     ///     Symbol.
     ///
     /// Raises
     /// ------
     /// SimError
-    ///     If a number is out of range. An order beyond the account's limits is dropped.
+    ///     If a number is out of range.
+    /// ClosedError
+    ///     If the turn is over.
     #[pyo3(signature = (quantity=Argument::Missing, price=None, symbol=0_i64.into()))]
     #[pyo3(text_signature = "($self, quantity, price=None, symbol=0)")]
     fn sell(
@@ -334,6 +356,8 @@ impl Floor {
     /// ------
     /// SimError
     ///     If there is no such symbol.
+    /// ClosedError
+    ///     If the turn is over.
     #[pyo3(signature = (symbol=0_i64.into()), text_signature = "($self, symbol=0)")]
     fn cancel_all(&self, symbol: Argument<i128>) -> Result<(), Failure> {
         let (symbol, _) = self.quote(symbol)?;

@@ -94,7 +94,8 @@ impl Market {
     /// Raises
     /// ------
     /// SimError
-    ///     If there is no such symbol.
+    ///     If there is no such symbol, ``levels`` is out of range, or an agent calls it in its
+    ///     turn.
     #[pyo3(signature = (symbol=0_i64.into(), levels=10_i64.into()))]
     #[pyo3(text_signature = "($self, symbol=0, levels=10)")]
     fn book<'py>(
@@ -136,7 +137,7 @@ impl Market {
     /// Raises
     /// ------
     /// SimError
-    ///     If there is no such slot.
+    ///     If there is no such slot, or an agent calls it in its turn.
     #[pyo3(signature = (slot=0_i64.into()), text_signature = "($self, slot=0)")]
     fn account<'py>(
         &self,
@@ -182,7 +183,7 @@ impl Market {
     /// Raises
     /// ------
     /// SimError
-    ///     If there is no such set or symbol.
+    ///     If there is no such set or symbol, or an agent calls it in its turn.
     #[pyo3(signature = (features="normalised".into(), symbol=0_i64.into()))]
     #[pyo3(text_signature = "($self, features=\"normalised\", symbol=0)")]
     fn observe<'py>(

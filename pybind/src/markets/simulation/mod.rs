@@ -191,10 +191,10 @@ impl Market {
     /// quantity : int
     ///     Shares.
     /// price : int, optional
-    ///     Limit in price ticks; None trades immediately at any price.
+    ///     Limit in price ticks; None trades at any price.
     /// kind : {"limit", "marketable", "post_only"}, optional
-    ///     Behaviour of the part that does not trade immediately. It rests ("limit") or is dropped
-    ///     ("marketable"); a "post_only" order is refused if any part would trade. Default: "limit"
+    ///     Treatment of the part that does not trade on arrival: it rests ("limit") or is dropped
+    ///     ("marketable"). A "post_only" order is refused if any part would trade. Default: "limit"
     ///     with a price, "marketable" without.
     /// symbol : int, default 0
     ///     Symbol.
@@ -209,8 +209,9 @@ impl Market {
     /// Raises
     /// ------
     /// SimError
-    ///     If the order cannot be sent. Limits of the account are checked when it arrives:
-    ///     ``account()["refused"]`` counts.
+    ///     If an argument is invalid, too many requests of the slot are on their way, or an agent
+    ///     calls it in its turn. An order that the market refuses on arrival raises no error:
+    ///     ``account()["refused"]`` counts it.
     #[pyo3(signature = (
         side=Argument::Missing, quantity=Argument::Missing, price=None, *, kind=None,
         symbol=0_i64.into(), slot=0_i64.into()
@@ -268,7 +269,8 @@ impl Market {
     /// Raises
     /// ------
     /// SimError
-    ///     If there is no such slot or symbol, or too many requests are on their way.
+    ///     If there is no such slot or symbol, too many requests are on their way, or an agent
+    ///     calls it in its turn.
     #[pyo3(signature = (symbol=0_i64.into(), slot=0_i64.into()))]
     #[pyo3(text_signature = "($self, symbol=0, slot=0)")]
     fn cancel_all(

@@ -130,7 +130,7 @@ impl Recorder {
     }
 }
 
-/// Transposes rows with a number for each symbol to an array with a row for each symbol.
+/// Transposes rows of one number per symbol to an array of one row per symbol.
 struct ByRow<'py> {
     py: Python<'py>,
     symbols: usize,

@@ -21,15 +21,15 @@ use crate::error::{ErrorClass, Failure, bad_argument, class_of_io};
 
 /// Maps tickers to small stable integers, and back.
 ///
-/// 0 is ``<CASH>``; tickers have 1 and up in the order in which they were first encoded. May be
-/// used by many threads concurrently; pickles and copies with all its state.
+/// Token 0 is ``<CASH>``; tickers have the tokens from 1 up, in the order in which they were first
+/// encoded. Threads may share a tokenizer; pickles and copies have all its state.
 ///
 /// Parameters
 /// ----------
 /// tickers : sequence of str
-///     Known from the start: the first has token 1.
+///     Tickers known from the start; the first has token 1.
 /// frozen : bool
-///     Add no further ones.
+///     Add no further tickers.
 /// unknown : {"error", "unk"}
 ///     Policy of a frozen tokenizer for an unknown name: an error, or the token of ``<UNK>``, which
 ///     freezing adds after all others.
@@ -78,7 +78,7 @@ impl TickerTokenizer {
         Ok(Self(CoreTokenizer::from(Vocabulary::of(names, frozen, unknown)?)))
     }
 
-    /// Return the token of a ticker; a new one gets the next, unless the tokenizer is frozen.
+    /// Return the token of a ticker, and add a new ticker unless the tokenizer is frozen.
     ///
     /// Parameters
     /// ----------
@@ -107,7 +107,7 @@ impl TickerTokenizer {
 
     /// Return the tokens of many tickers, as :meth:`encode`.
     ///
-    /// An error adds no ticker, unless there are too many.
+    /// An error adds no ticker, except that tickers which fit are added if there are too many.
     ///
     /// Parameters
     /// ----------
@@ -204,7 +204,7 @@ impl TickerTokenizer {
     /// SpaceError
     ///     If the disk is full.
     /// StorageError
-    ///     If it cannot be written for another reason.
+    ///     If the file cannot be written for another reason.
     #[pyo3(signature = (path=Argument::Missing))]
     #[pyo3(text_signature = "($self, path)")]
     fn save(&self, py: Python<'_>, path: Argument<PathBuf>) -> Result<(), Failure> {
@@ -222,9 +222,9 @@ impl TickerTokenizer {
     /// Raises
     /// ------
     /// StorageError
-    ///     If it cannot be read.
+    ///     If the file cannot be read; the tokenizer is unchanged.
     /// CorruptError
-    ///     If it is no saved tokenizer, or damaged; the tokenizer is unchanged.
+    ///     If the file is no saved tokenizer, or is damaged; the tokenizer is unchanged.
     #[pyo3(signature = (path=Argument::Missing))]
     #[pyo3(text_signature = "($self, path)")]
     fn load(&self, py: Python<'_>, path: Argument<PathBuf>) -> Result<(), Failure> {

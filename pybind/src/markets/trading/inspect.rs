@@ -126,7 +126,7 @@ impl TradingBatch {
     /// Raises
     /// ------
     /// EnvError
-    ///     If there is no such environment or symbol.
+    ///     If there is no such environment or symbol, or ``levels`` is out of range.
     fn book<'py>(
         &self,
         py: Python<'py>,
@@ -156,7 +156,7 @@ impl TradingBatch {
     /// Raises
     /// ------
     /// EnvError
-    ///     Before the first reset.
+    ///     If there is no such environment or no trail is kept, or before the first reset.
     fn picture<'py>(
         &self,
         py: Python<'py>,

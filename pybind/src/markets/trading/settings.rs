@@ -32,7 +32,7 @@ pub(super) struct Settings {
 
 /// Reads the settings, with defaults for missing ones, for `count` agents that have a reward each.
 ///
-/// `check` may refuse them before a reward of Python is made for each.
+/// `check` may refuse them before the Python rewards are made.
 pub(super) fn settings_of(
     given: &Bound<'_, PyDict>,
     count: usize,

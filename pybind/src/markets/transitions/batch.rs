@@ -273,7 +273,7 @@ impl MarketMemory {
         }
     }
 
-    /// Fills the batch again, with transitions that [`fit`](Self::fits).
+    /// Fills the batch again, with transitions that [fit](Self::fits).
     pub(crate) fn refill(
         &self,
         py: Python<'_>,

@@ -43,9 +43,10 @@ use crate::markets::transitions::states::{ArgumentNames, Arguments, TickerLists,
 /// action_shape : sequence of int, optional
 ///     Shape of one action; ``(T,)`` when left out.
 /// n_objectives : int, optional
-///     Rewards of one transition; by default as many as the first ones have.
+///     Rewards of one transition; by default as many as in the first batch, or 1 in a ring with a
+///     name.
 /// end : int, optional
-///     The first day that no future shows; all days of the panel are shown when left out.
+///     First day that future windows do not show; all days of the panel are shown when left out.
 /// **settings
 ///     See :class:`backcast.finrl.VecReplayBuffer`.
 ///
@@ -74,7 +75,7 @@ pub(crate) struct TransitionRing {
 /// State that changes from call to call, beside the ring.
 struct State {
     shape: Arc<TransitionShape>,
-    /// Whether nothing was added since the ring was made or cleared.
+    /// Whether this handle added and loaded nothing since it was made or cleared the ring.
     empty: bool,
     /// Scratch memory, lent to the thread that adds; concurrent adders allocate their own.
     memory: Option<Scratch>,

@@ -183,8 +183,8 @@ impl<'a, 'py> Field<'a, 'py> {
         Ok(())
     }
 
-    /// Converts to `i32` like [`floats`](Self::floats). Refuses numbers that are not whole or do
-    /// not fit.
+    /// Converts to `i32` like [`floats`](Self::floats). Refuses float32 and bools, and numbers that
+    /// are not whole or do not fit.
     fn wholes(&self, out: &mut [i32], width: usize, step: usize, at: usize) -> Result<(), Failure> {
         let mut odd = None;
         match self.numbers()? {

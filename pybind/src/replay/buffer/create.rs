@@ -42,9 +42,10 @@ impl ReplayBuffer {
     ///     Keep the ring when no process holds it. A ring that is attached to has to be persistent
     ///     already; private memory cannot be persistent.
     /// lane_policy : {"block", "drop_new", "fail", "overwrite"}, default "block"
-    ///     Policy of a writer when a lease freezes the rows it would overwrite: wait, once per
-    ///     lease and ``lease_timeout`` at most, and then drop the new row and mark a gap; drop it
-    ///     immediately; raise. ``"overwrite"`` grants no leases.
+    ///     Policy of a writer when a lease freezes the rows it would overwrite. ``"block"``: wait,
+    ///     once per lease and for at most ``lease_timeout``, then drop the new row and mark a gap.
+    ///     ``"drop_new"``: drop the new row immediately. ``"fail"``: raise :class:`LeaseError`.
+    ///     ``"overwrite"``: the ring grants no leases.
     /// lease_timeout : float, optional
     ///     Seconds a writer waits for a lease; 1.0 when left out. Only with ``"block"``.
     /// reader_slots : int, default 64
@@ -95,8 +96,8 @@ impl ReplayBuffer {
     /// Warns
     /// -----
     /// UserWarning
-    ///     If more than twice the requested bytes had to be allocated, as wide columns of odd sizes
-    ///     demand.
+    ///     If the ring takes more than 64 MiB, and more than twice the memory that its rows need,
+    ///     as wide columns of odd sizes demand.
     ///
     /// Examples
     /// --------
@@ -208,12 +209,15 @@ impl ReplayBuffer {
     /// NotFoundError
     ///     If there is no such object.
     /// ExistsError
-    ///     If the ring's limiter has other limits than ``limiter`` was given.
+    ///     If the ring's limiter has other limits than ``limiter`` was given, or a process has
+    ///     another snapshot open that had this name before it was replaced.
     /// ArgumentError
     ///     If an argument is invalid, or ``limiter`` is given for a ring without a limiter, or for
     ///     a snapshot.
     /// CorruptError
     ///     If the files are not a valid ring of this version, or a snapshot is damaged.
+    /// SpaceError
+    ///     If there is not enough memory for the copy of a snapshot.
     /// DaemonError
     ///     If the daemon cannot be reached, or refuses.
     #[staticmethod]

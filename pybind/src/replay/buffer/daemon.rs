@@ -54,10 +54,18 @@ impl Client {
     /// ------
     /// NotFoundError
     ///     If there is no such snapshot.
+    /// ArgumentError
+    ///     If an argument is invalid, such as ``exist="attach"``.
+    /// ExistsError
+    ///     If the name is taken.
     /// CorruptError
     ///     If the snapshot is damaged. No ring is made.
     /// OverBudgetError
     ///     If the ring exceeds the budget.
+    /// DaemonError
+    ///     If the daemon cannot be reached, or refuses.
+    /// ClosedError
+    ///     If the client was closed.
     #[pyo3(signature = (
         snapshot=Argument::Missing, name=None, exist="error".into(), persistent=false.into()
     ))]

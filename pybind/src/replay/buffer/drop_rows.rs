@@ -31,8 +31,9 @@ impl ReplayBuffer {
     /// that ``batches(prefetch=)`` has drawn ahead, and snapshots. A rate limiter counts the
     /// transitions as deleted. No memory is freed. O(lanes), no copy.
     ///
-    /// Every process that may write the file ``ring.low`` of the ring may call this: processes of
-    /// its user. One that is killed meanwhile has cleared some lanes; another call clears the rest.
+    /// Every process that may write the file ``ring.low`` of the ring may call this, which means
+    /// the processes of its user. A call that is killed may have cleared only some lanes; another
+    /// call clears the rest.
     ///
     /// Returns
     /// -------
@@ -70,9 +71,9 @@ impl ReplayBuffer {
     ///     From 0 to ``lanes - 1``.
     /// episode : int, optional
     ///     Its number, as in the column ``episode``; the oldest one when left out. Rows are dropped
-    ///     from the oldest on, so another episode is refused.
+    ///     from the oldest on, so any other episode needs ``older=True``.
     /// older : bool, default False
-    ///     Drop the episodes before it too.
+    ///     Drop all episodes before ``episode`` too.
     ///
     /// Returns
     /// -------
@@ -82,8 +83,10 @@ impl ReplayBuffer {
     /// Raises
     /// ------
     /// ArgumentError
-    ///     If the lane or the episode does not exist, the episode has not ended or is not the
-    ///     oldest, or the buffer is a snapshot. Nothing is dropped then.
+    ///     If the lane or the episode does not exist, the episode has not ended, it is not the
+    ///     oldest and ``older`` is False, or the buffer is a snapshot. Nothing is dropped then.
+    /// LappedError
+    ///     If writers overwrite rows faster than the episode can be found.
     /// StorageError
     ///     If this process may not write ``ring.low``.
     /// ClosedError

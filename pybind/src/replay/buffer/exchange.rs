@@ -90,6 +90,8 @@ impl ReplayBuffer {
     ///
     /// Raises
     /// ------
+    /// ArgumentError
+    ///     If the format is unknown or cannot be written.
     /// ExistsError
     ///     If the path exists, or a file has the name of the temporary folder.
     /// InUseError
@@ -97,10 +99,17 @@ impl ReplayBuffer {
     /// SpaceError
     ///     If the disk is full.
     /// StorageError
-    ///     If it cannot be written for another reason.
+    ///     If the file cannot be written for another reason.
     /// SchemaError
-    ///     If a dataset needs columns that the ring lacks, or if no Gymnasium space can hold a
-    ///     column: its dtype, or the values of a scalar integer.
+    ///     If a dataset needs columns that the ring lacks, or if no Gymnasium space can hold the
+    ///     dtype of a column or the values of a scalar integer column.
+    /// ClosedError
+    ///     If the buffer was closed.
+    ///
+    /// Warns
+    /// -----
+    /// LappedWarning
+    ///     If rows are missing from the file because writers overwrote them.
     ///
     /// Examples
     /// --------
@@ -161,7 +170,7 @@ impl ReplayBuffer {
     ///     Names that other programs give these arrays are accepted too (``observations``,
     ///     ``terminals``, ``timeouts``, ...).
     /// name : str or None
-    ///     Name of the ring.
+    ///     Name that other processes attach to; None for memory private to this process.
     /// format : {"parquet", "minari", "npz"}, optional
     ///     By default chosen by the path's extension; a path without one is a Minari dataset's.
     /// capacity : int, optional
@@ -195,8 +204,10 @@ impl ReplayBuffer {
     /// ArgumentError
     ///     If the file is intact but cannot become a ring: arrays of different lengths or without
     ///     numbers, a dataset stored as HDF5. The message names the remedy.
+    /// SpaceError
+    ///     If there is not enough memory for the ring.
     /// StorageError
-    ///     If it cannot be read.
+    ///     If the file cannot be read, or the directory of rings cannot be used.
     /// SchemaError
     ///     If its columns make no ring.
     /// ExistsError

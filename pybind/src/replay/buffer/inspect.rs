@@ -30,6 +30,8 @@ impl ReplayBuffer {
     /// ------
     /// SampleError
     ///     If the ring has no such lane.
+    /// ClosedError
+    ///     If the buffer was closed.
     #[pyo3(signature = (lane=Argument::Missing))]
     #[pyo3(text_signature = "($self, lane)")]
     fn lane_span(&self, py: Python<'_>, lane: Argument<i128>) -> Result<(u64, u64), Failure> {
@@ -131,20 +133,21 @@ impl ReplayBuffer {
     /// dict
     ///     Counters of the ring: ``transitions`` that can be drawn; ``rows_published`` since it was
     ///     created, the final rows of episodes and overwritten ones included; ``capacity`` and
-    ///     ``lanes``; ``cuts`` and ``suspect_resets``; ``lane_stats``, ``readers``, ``pins`` and
-    ///     the tables, ``tables``, ``claims`` and ``learned``, as lists of dicts; ``limiter``, a
-    ///     dict or None, with ``inserts``, ``samples``, ``deletes``, ``may_insert``,
-    ///     ``may_sample`` and who waits. A lane has ``head``, ``rows``, ``transitions``,
-    ///     ``episodes``, ``held`` and ``pid`` of its writer, ``dropped`` and ``stalls``. Sizes are
-    ///     in rows, or in bytes where the key says so; ``created_unix_ns`` is a wall clock. Taken
-    ///     without stopping any process, O(lanes + readers). ``unlinked`` is True once the ring was
-    ///     removed or replaced: no process can attach to it any more. ``first_kept`` of a lane is
-    ///     the first row that :meth:`clear` or :meth:`drop_episode` has not dropped. ``readers``
-    ///     are those that hold a slot now, in any process. ``ages`` of a reader has the form of
-    ///     :meth:`Sampler.stats`: transitions that it has drawn, by their age. They and its other
-    ///     counters begin at zero with each reader. :func:`backcast.plot.stats` draws them.
-    ///     ``notices`` are the warnings of this handle and its writers and samplers, the last one
-    ///     of each kind: dicts of ``kind``, ``count`` and ``text``.
+    ///     ``lanes``; ``cuts`` and ``suspect_resets``; the lists of dicts ``lane_stats``,
+    ///     ``readers``, ``pins``, ``tables`` (of priorities), ``claims`` and ``learned`` (the other
+    ///     tables); ``limiter``, a dict or None, with ``inserts``, ``samples``, ``deletes``,
+    ///     ``may_insert``, ``may_sample`` and ``waiters``. A lane has ``head``, ``rows``,
+    ///     ``transitions``, ``episodes``, ``held`` and ``pid`` of its writer, ``dropped`` and
+    ///     ``stalls``. Sizes are in rows, or in bytes where the key says so; ``created_unix_ns`` is
+    ///     a wall clock. Taken without stopping any process, O(lanes + readers). ``unlinked`` is
+    ///     True once the ring was removed or replaced: no process can attach to it any more.
+    ///     ``first_kept`` of a lane is the first row that :meth:`clear` or :meth:`drop_episode` has
+    ///     not dropped. ``readers`` are those that hold a slot now, in any process. ``ages`` of a
+    ///     reader has the form of :meth:`Sampler.stats`: transitions that it has drawn, by their
+    ///     age. The ages and the other counters of a reader begin at zero.
+    ///     :func:`backcast.plot.stats` draws the ages. ``notices`` are the warnings of this handle
+    ///     and its writers and samplers, the last one of each kind: dicts of ``kind``, ``count``
+    ///     and ``text``.
     ///
     /// Raises
     /// ------

@@ -45,10 +45,10 @@ const KEPT_DRAWS: usize = 4;
 ///
 /// Create a ring with :meth:`create`, or join one from any process with :meth:`attach`.
 /// :meth:`snapshot` saves it to disk; :meth:`load` and :meth:`open_snapshot` restore it. A buffer
-/// is a context manager. It pickles by name, so that it can be handed to spawned processes. A copy
+/// is a context manager. With a name, it can be pickled and sent to spawned processes. A copy
 /// is another handle on the same ring. The ring is removed with its last holder, unless it is
-/// persistent. Threads may share one; in a forked child every call raises an error. ``len`` is the
-/// number of transitions that can be drawn, O(lanes).
+/// persistent. Threads may share a buffer. In a forked child its methods raise an error, except
+/// :meth:`close`. ``len`` is the number of transitions that can be drawn, O(lanes).
 ///
 /// Examples
 /// --------
@@ -169,6 +169,8 @@ impl ReplayBuffer {
     ///     free; the message names their holders.
     /// ArgumentError
     ///     If `env` is no environment of Gymnasium, or does not say how it resets.
+    /// ClosedError
+    ///     If the buffer was closed.
     ///
     /// Examples
     /// --------
@@ -230,7 +232,7 @@ impl ReplayBuffer {
     ///     Name of the table, among those of priorities and of claims too.
     /// learned : dict of str to dtype, optional
     ///     Columns, 1 to 16, each of one value a row: an identifier and a dtype of at most 4 bytes,
-    ///     such as ``{"value": "f4"}``. Left out, the table exists already.
+    ///     such as ``{"value": "f4"}``. When left out, the table must exist already.
     ///
     /// Returns
     /// -------
@@ -244,8 +246,12 @@ impl ReplayBuffer {
     ///     If the table has other columns, or is of another kind; both are named.
     /// NotFoundError
     ///     If ``learned`` is left out and no such table exists.
+    /// SchemaError
+    ///     If a dtype is not one of a column.
     /// SampleError
-    ///     If a column's key is taken in batches, or its dtype is too wide.
+    ///     If batches have another entry under the name of a column, or its dtype is too wide.
+    /// ClosedError
+    ///     If the buffer was closed.
     ///
     /// Examples
     /// --------

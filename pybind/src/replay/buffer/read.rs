@@ -98,17 +98,18 @@ impl ReplayBuffer {
     ///     returns it, changed in place, or another object. Called in the thread that receives the
     ///     batch, by ``sample``, ``gather`` and ``next``, never in the thread that draws ahead.
     /// learned : LearnedTable or str, optional
-    ///     Table whose learned columns every batch shows, each under its name, ``[B]`` or, with a
-    ///     history, ``[B, H]`` for the longest one, and in ``future``; beside it, with ``_set``
-    ///     behind its name, whether the value was set. Values that were not set are 0. The draws do
-    ///     not change.
+    ///     Table whose learned columns are added to every batch, each under its name: ``[B]``, or
+    ///     with a history ``[B, H]`` for the longest one, and also in ``future``. An entry with
+    ///     ``_set`` appended to the name says whether the value was set. Values that were not set
+    ///     are 0. The table does not change which transitions are drawn.
     /// share : pair of int, optional
-    ///     ``(rank, world_size)``: rank of this learner among those that share the random draws of
-    ///     ``seed``, which all of them give, and their number. Each draws every ``world_size``-th
-    ///     batch of those that one learner alone would draw, from number ``rank`` on: on the same
-    ///     data, all together draw the same rows. Has no effect on selectors without random draws:
-    ///     ``"fifo"``, ``"lifo"``, ``Largest`` and ``Smallest`` draw the same for every learner,
-    ///     and the tables of ``Epoch`` and ``Consume`` give each row to one of them anyway.
+    ///     ``(rank, world_size)``: rank of this learner, and number of learners that share the
+    ///     random draws of one ``seed``. All of them give the same seed. Each draws every
+    ///     ``world_size``-th batch that one learner alone would draw, beginning with batch number
+    ///     ``rank``. On the same data, all learners together draw the rows that one learner would.
+    ///     Has no effect on selectors without random draws: ``"fifo"``, ``"lifo"``, ``Largest`` and
+    ///     ``Smallest`` draw the same for every learner, and the tables of ``Epoch`` and
+    ///     ``Consume`` give each row to one of them anyway.
     /// state : dict, optional
     ///     State that :meth:`Sampler.state` of another sampler returned. This sampler continues
     ///     with the same draws and windows. Replaces all other arguments but ``transform``,
@@ -123,9 +124,14 @@ impl ReplayBuffer {
     /// ------
     /// ExistsError
     ///     If the table has other settings, or is of another kind.
+    /// NotFoundError
+    ///     If ``learned`` names no table of the ring.
     /// SampleError
-    ///     If a window is longer than a lane, ``gamma`` is missing or out of range, or ``n_step``
-    ///     is asked of a ring without a column ``reward`` of one ``f4`` or ``f8`` a row.
+    ///     If an argument is invalid. Examples: a window is longer than a lane, ``gamma`` is
+    ///     missing or out of range, or the ring has no column ``reward`` of one ``f4`` or ``f8`` a
+    ///     row for ``n_step``.
+    /// ClosedError
+    ///     If the buffer was closed.
     ///
     /// Notes
     /// -----
@@ -295,10 +301,14 @@ impl ReplayBuffer {
     /// RateLimitTimeoutError
     ///     If the limiter held the draw back for ``timeout`` seconds; it says what each side waits
     ///     for.
+    /// RateLimitError
+    ///     If no writer lives, and the limiter has ``no_writer="error"``.
     /// SampleError
-    ///     If the ring holds no transition yet, or with ``boundary="reject"`` no whole window, or a
-    ///     window is longer than a lane, or ``gamma`` is missing or out of range, or ``out`` does
-    ///     not fit.
+    ///     If the ring holds no transition yet, or with ``boundary="reject"`` no whole window, or
+    ///     ``out`` does not fit. Also if an argument is invalid: a window is longer than a lane,
+    ///     ``gamma`` is missing or out of range, or ``batch_size`` exceeds ``2**24``.
+    /// ClosedError
+    ///     If the buffer was closed.
     #[pyo3(signature = (
         batch_size=Argument::Missing, history=None, future=Argument::Missing,
         copy=Argument::Missing, *, columns=None, n_step=None, gamma=None,
@@ -363,7 +373,12 @@ impl ReplayBuffer {
     /// LappedError
     ///     If a row was overwritten or dropped since, unless ``missing="mask"``.
     /// SampleError
-    ///     If an index names no transition, unless ``missing="mask"``; or ``out`` does not fit.
+    ///     If an index names no transition, unless ``missing="mask"``; there are no indices or more
+    ///     than ``2**24``; or ``out`` does not fit.
+    /// ArgumentError
+    ///     If ``missing`` is neither of its choices.
+    /// ClosedError
+    ///     If the buffer was closed.
     ///
     /// Examples
     /// --------
@@ -417,6 +432,8 @@ impl ReplayBuffer {
     ///     If a writer overwrote a row meanwhile.
     /// SampleError
     ///     If the rows are not, or no longer, in the ring.
+    /// ClosedError
+    ///     If the buffer was closed.
     ///
     /// Examples
     /// --------
@@ -462,7 +479,7 @@ impl ReplayBuffer {
     /// start : int
     ///     Sequence number of the first row; see :meth:`lane_span`.
     /// length : int
-    ///     Rows; at most a quarter of the lane's capacity.
+    ///     Rows; at most a quarter of the lane's capacity, or all rows of a snapshot's lane.
     ///
     /// Returns
     /// -------
@@ -472,8 +489,9 @@ impl ReplayBuffer {
     /// Raises
     /// ------
     /// LeaseError
-    ///     If the ring grants no leases, the rows are not readable or too many, or all reader slots
-    ///     are taken.
+    ///     If the ring grants no leases or has no such lane, the rows are not readable or too many,
+    ///     or all reader slots are taken. In a private ring also if the rows cross the end of its
+    ///     memory.
     /// LappedError
     ///     If the writer overwrote the rows meanwhile.
     /// ClosedError

@@ -45,7 +45,7 @@ impl ReplayBuffer {
     /// Raises
     /// ------
     /// ArgumentError
-    ///     If the capacity is less than there is, or the buffer is private or a snapshot.
+    ///     If the capacity is less than the present one, or the buffer is private or a snapshot.
     /// SpaceError
     ///     If there is no room for the larger memory beside the old.
     /// InUseError

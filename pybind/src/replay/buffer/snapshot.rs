@@ -134,8 +134,9 @@ impl ReplayBuffer {
     /// replace : bool, default False
     ///     Replace a snapshot of that label, once the new one is complete.
     /// timeout : float, default 60.0
-    ///     Seconds to wait for another process that saves under the same name. Up to 5 of them are
-    ///     waited for a table that a process has locked: a process that is stopped keeps its lock.
+    ///     Seconds to wait for another process that saves under the same name. A table that a
+    ///     process has locked is waited for up to 5 of these seconds, since a stopped process keeps
+    ///     its lock.
     /// progress : callable, optional
     ///     Called every few megabytes with the bytes done and the bytes in all. An exception that
     ///     it raises stops the call.
@@ -162,6 +163,8 @@ impl ReplayBuffer {
     ///     If the disk is full.
     /// StorageError
     ///     If the store cannot be written.
+    /// CorruptError
+    ///     If the store's manifests of that name are damaged or of another version.
     /// ClosedError
     ///     If the buffer was closed.
     ///
@@ -241,8 +244,8 @@ impl ReplayBuffer {
     ///
     /// Rows, sequence numbers, episodes and flags are restored, so that a seed gives the same
     /// draws. A writer continues after the newest row, with a new episode. Every value is checked
-    /// first: a damaged snapshot is refused (:func:`verify_snapshot` looks at every byte of the
-    /// files, those that hold no values too). What was saved as ``state`` is the buffer's
+    /// first: a damaged snapshot is refused (:func:`verify_snapshot` also checks the bytes of the
+    /// files that hold no values). What was saved as ``state`` is the buffer's
     /// :attr:`saved_state`. Releases the interpreter; Ctrl-C stops it.
     ///
     /// Parameters
@@ -280,8 +283,12 @@ impl ReplayBuffer {
     ///     If a file is missing, cut or changed; the message names the part.
     /// ExistsError
     ///     If the ring's name is taken.
+    /// ArgumentError
+    ///     If an argument is invalid, such as ``exist="attach"``.
     /// SpaceError
     ///     If there is not enough memory.
+    /// StorageError
+    ///     If the store cannot be read, or the directory of rings cannot be used.
     #[staticmethod]
     #[pyo3(signature = (
         snapshot=Argument::Missing, name=None, *, store=None, exist="error".into(),

@@ -13,9 +13,9 @@ impl ReplayBuffer {
     /// Remove a table of priorities, of claims, or of learned columns, damaged or not.
     ///
     /// The rows and the other tables stay, and the next sampler that names the table makes it anew.
-    /// Samplers and tables that have it open, in any process, keep its memory until they change it:
-    /// an update of priorities or learned values, and the draw that enters new rows or begins a
-    /// pass, raises NotFoundError from then on. On the command line: ``backcast rm NAME --table
+    /// Samplers and tables that have it open, in any process, keep its memory. From then on these
+    /// calls raise NotFoundError: updates of priorities, updates and reads of learned values, and
+    /// draws that enter new rows or begin a pass. On the command line: ``backcast rm NAME --table
     /// TABLE``.
     ///
     /// Parameters

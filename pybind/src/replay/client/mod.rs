@@ -154,6 +154,8 @@ impl Client {
     ///     If it stays silent.
     /// DaemonError
     ///     If it belongs to another user or has another protocol version.
+    /// ArgumentError
+    ///     If ``timeout`` is 0 or negative, or both ``dir`` and ``socket`` are given.
     #[staticmethod]
     #[pyo3(signature = (dir=None, timeout=5.0_f64.into(), socket=None))]
     #[pyo3(text_signature = "(dir=None, timeout=5.0, socket=None)")]
@@ -195,6 +197,10 @@ impl Client {
     /// ------
     /// DaemonNotRunningError
     ///     If the daemon has ended.
+    /// DaemonTimeoutError
+    ///     If it stays silent.
+    /// ClosedError
+    ///     If the client was closed.
     #[pyo3(signature = (), text_signature = "($self)")]
     fn ping<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Failure> {
         self.answer(py, CoreClient::ping)

@@ -24,6 +24,10 @@ impl Client {
     /// ------
     /// DaemonNotRunningError
     ///     If the daemon has ended.
+    /// DaemonTimeoutError
+    ///     If it stays silent.
+    /// ClosedError
+    ///     If the client was closed.
     #[pyo3(signature = (), text_signature = "($self)")]
     fn list_objects<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Failure> {
         self.answer(py, CoreClient::list)
@@ -44,7 +48,11 @@ impl Client {
     /// Raises
     /// ------
     /// NotFoundError
-    ///     If there is no such object.
+    ///     If there is no such ring.
+    /// DaemonError
+    ///     If the daemon cannot be reached, or refuses.
+    /// ClosedError
+    ///     If the client was closed.
     #[pyo3(signature = (name=Argument::Missing), text_signature = "($self, name)")]
     fn stats<'py>(
         &self,
@@ -76,7 +84,11 @@ impl Client {
     /// NotFoundError
     ///     If there is no such object.
     /// InUseError
-    ///     If a live process holds it.
+    ///     If a live process holds it, and ``force`` is False.
+    /// DaemonError
+    ///     If the daemon cannot be reached, or refuses.
+    /// ClosedError
+    ///     If the client was closed.
     #[pyo3(signature = (name=Argument::Missing, kind=None, force=false.into()))]
     #[pyo3(text_signature = "($self, name, kind=None, force=False)")]
     fn remove_object<'py>(
@@ -103,6 +115,10 @@ impl Client {
     /// ------
     /// DaemonNotRunningError
     ///     If the daemon has ended.
+    /// DaemonTimeoutError
+    ///     If it stays silent.
+    /// ClosedError
+    ///     If the client was closed.
     #[pyo3(signature = (), text_signature = "($self)")]
     fn collect_garbage<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Failure> {
         self.answer(py, CoreClient::gc)

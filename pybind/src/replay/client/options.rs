@@ -122,8 +122,8 @@ impl Client {
     /// ----------
     /// memfd : bool, default False
     ///     Put the ring into sealed memory, which no process can cut short, instead of files
-    ///     (Linux). The daemon keeps it; if that is killed, the ring goes with the last process
-    ///     that has it.
+    ///     (Linux). The daemon keeps it. If the daemon is killed, the ring goes with the last
+    ///     process that has it open.
     /// persist : {"off", "periodic", "continuous", "block"}, optional
     ///     Mode in which the daemon saves the ring to disk by itself. When left out, the daemon's
     ///     settings decide. The ring keeps the choice, so that a daemon that is started later

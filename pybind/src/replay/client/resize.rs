@@ -47,6 +47,10 @@ impl Client {
     /// InUseError
     ///     If another process resizes the ring, or an earlier resize to another size is not
     ///     finished.
+    /// DaemonError
+    ///     If the daemon cannot be reached, or refuses.
+    /// ClosedError
+    ///     If the client was closed.
     #[pyo3(signature = (name=Argument::Missing, capacity=None, *, timeout=10.0.into()))]
     #[pyo3(text_signature = "($self, name, capacity, *, timeout=10.0)")]
     fn resize<'py>(

@@ -37,6 +37,10 @@ impl Client {
     ///     If a snapshot has that label already.
     /// SpaceError
     ///     If the disk is full. Earlier snapshots are not touched.
+    /// DaemonError
+    ///     If the daemon cannot be reached, or refuses.
+    /// ClosedError
+    ///     If the client was closed.
     #[pyo3(signature = (name=Argument::Missing, label=None, replace=false.into()))]
     #[pyo3(text_signature = "($self, name, label=None, replace=False)")]
     fn save_snapshot<'py>(
@@ -69,6 +73,10 @@ impl Client {
     /// ------
     /// DaemonNotRunningError
     ///     If the daemon has ended.
+    /// DaemonTimeoutError
+    ///     If it stays silent.
+    /// ClosedError
+    ///     If the client was closed.
     #[pyo3(signature = (name=None), text_signature = "($self, name=None)")]
     fn list_snapshots<'py>(
         &self,

@@ -46,7 +46,7 @@ pub(crate) struct LearnedTable {
 }
 
 impl LearnedTable {
-    /// Opens a table of a ring, or creates it. Without options, the table exists.
+    /// Opens a table of a ring, or creates it. Without options, the table must exist.
     pub(crate) fn open(
         ring: &Ring,
         label: &str,
@@ -160,18 +160,20 @@ impl LearnedTable {
     ///     Indices as in :attr:`backcast.Batch.index`, or as :meth:`backcast.Writer.append`
     ///     returned them.
     /// **values : array_like
-    ///     One value for each index, by column. Of two for one row the later one counts.
+    ///     One value for each index, by column. If a row is given twice, the later value counts.
     ///
     /// Returns
     /// -------
     /// int
-    ///     How many rows were dropped because they are overwritten.
+    ///     Number of rows whose values were dropped, because the rows are overwritten.
     ///
     /// Raises
     /// ------
     /// SampleError
-    ///     If a column is unknown, a number of values differs, values do not fit the dtype, or an
-    ///     index is of another ring. Nothing was changed then.
+    ///     If a column is unknown, the number of values differs from that of the indices, values do
+    ///     not fit the dtype, or an index is of another ring. Nothing was changed then.
+    /// NotFoundError
+    ///     If the table was removed (:meth:`backcast.ReplayBuffer.remove_table`).
     /// ClosedError
     ///     If the table was closed.
     #[pyo3(signature = (index=None, *others, **values))]
@@ -236,6 +238,10 @@ impl LearnedTable {
     ///
     /// Raises
     /// ------
+    /// SampleError
+    ///     If an index is not an integer of 64 bits, or there are more than ``2**24``.
+    /// NotFoundError
+    ///     If the table was removed (:meth:`backcast.ReplayBuffer.remove_table`).
     /// ClosedError
     ///     If the table was closed.
     #[pyo3(signature = (index=None), text_signature = "($self, index)")]
@@ -277,7 +283,7 @@ impl LearnedTable {
     /// Raises
     /// ------
     /// ClosedError
-    ///     If it was closed.
+    ///     If the table was closed.
     #[pyo3(signature = (), text_signature = "($self)")]
     fn stats<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>, Failure> {
         let counters = self.handle.with(|table| Ok(table.counters()))?;

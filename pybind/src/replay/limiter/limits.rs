@@ -36,14 +36,15 @@ const MOST: u64 = (1 << 48) - 1;
 /// error_buffer : float or (float, float), optional
 ///     Only with ``samples_per_insert``: how many items the samplers may be ahead or behind, around
 ///     ``min_size * samples_per_insert``; or both ends of the error band, which has to be at least
-///     ``samples_per_insert + 1`` wide, or ``samples_per_insert`` if that and the lower end are
-///     whole numbers. When left out, 1,024 or 64 inserts' worth, whichever is more.
+///     ``samples_per_insert + 1`` wide, or ``samples_per_insert`` if both this ratio and the lower
+///     end are whole numbers. When left out, 1,024 or 64 inserts' worth, whichever is more.
 /// no_learner : {"wait", "pass", "error"}, default "wait"
-///     Policy of a writer that the limiter holds back while no sampler lives: wait, with a warning
-///     after 10 s; append all the same; raise.
+///     Policy of a writer that the limiter holds back while no sampler lives. ``"wait"``: wait,
+///     with a warning after 10 s. ``"pass"``: append anyway. ``"error"``: raise.
 /// no_writer : {"wait", "pass", "error"}, default "wait"
-///     Policy of a draw that the limiter holds back while no writer has lived for 100 ms: wait,
-///     with a warning after 10 s; draw what is there all the same; raise.
+///     Policy of a draw that the limiter holds back while no writer has lived for 100 ms.
+///     ``"wait"``: wait, with a warning after 10 s. ``"pass"``: draw what is there anyway.
+///     ``"error"``: raise.
 /// enabled : bool, default True
 ///     Whether the limiter is on. While it is off, both sides are counted and neither waits.
 ///
@@ -221,7 +222,7 @@ impl RateLimiter {
     /// Raises
     /// ------
     /// ArgumentError
-    ///     If ``size`` is 0.
+    ///     If ``size`` is less than 1, or a policy is not one of its choices.
     ///
     /// Examples
     /// --------

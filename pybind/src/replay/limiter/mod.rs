@@ -101,8 +101,8 @@ impl Limiter {
     /// Count anew, as if the limiter were new and its rows had just been inserted.
     ///
     /// The counts become those of a new limiter after the rows of the ring were inserted, or
-    /// ``min_size`` of them if there are more. For rows that call for no draws: those of a data
-    /// set, or of an earlier run. The limits stay, and processes that wait decide anew.
+    /// ``min_size`` of them if there are more. Use it for rows that require no draws, such as those
+    /// of a data set or of an earlier run. The limits stay, and processes that wait decide anew.
     ///
     /// Raises
     /// ------
@@ -133,8 +133,8 @@ impl Limiter {
 
     /// Items drawn since the ring was created or the counts were reset.
     ///
-    /// Those that the ratio asks for transitions that :meth:`backcast.ReplayBuffer.clear` or
-    /// :meth:`backcast.ReplayBuffer.drop_episode` dropped before they were drawn count too.
+    /// Includes the items that were still due, by the ratio, for transitions that
+    /// :meth:`backcast.ReplayBuffer.clear` or :meth:`backcast.ReplayBuffer.drop_episode` dropped.
     #[getter]
     fn samples(&self) -> Result<u64, Failure> {
         self.handle.with(|limiter| Ok(limiter.counts().samples))

@@ -21,7 +21,7 @@ use crate::error::{ErrorClass, Failure};
 use crate::handle::Handle;
 use crate::location::{base_at, base_of, exist_of, name_of, persistent_of, reduce_by_name};
 
-/// Maximum versions and spare slots together.
+/// Maximum of versions kept, and of spare slots. The core limits their sum to 64.
 const MAX_SLOTS: u32 = 63;
 
 /// Parameters as flat lists of arrays, in the order given at creation. Used by :class:`Params`.

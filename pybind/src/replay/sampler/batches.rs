@@ -126,7 +126,7 @@ impl Prefetcher {
 /// An iterator over a sampler's batches, which a thread draws ahead.
 ///
 /// Made by :meth:`backcast.Sampler.batches`; a context manager. It ends at its limit; closing or
-/// dropping it stops the thread and gives the sampler back. In a forked child it is void.
+/// dropping it stops the thread and gives the sampler back. It cannot be used in a forked child.
 #[pyclass(module = "backcast.types", name = "Batches", frozen)]
 pub(crate) struct Batches {
     ahead: Arc<Handle<Prefetcher>>,

@@ -38,7 +38,7 @@ pub(crate) use self::windows::{Gamma, WindowArguments, WindowOptions};
 /// Largest number of batches ahead that the core accepts.
 const MAX_PREFETCH: u32 = 1024;
 
-/// Draws transitions uniformly or by priority, each with the windows around it.
+/// Draws transitions of a ring, each with the windows around it.
 ///
 /// Made by :meth:`ReplayBuffer.sampler`; a context manager. A seeded sampler draws the same
 /// transitions from the same data in any process, in Rust and in Python. A sampler serves one call
@@ -102,18 +102,18 @@ impl Sampler {
         Err(no_constructor("Sampler", "call buf.sampler(seed=..., history=..., future=...)"))
     }
 
-    /// Draw transitions, uniformly over all that the ring holds or by priority.
+    /// Draw a batch of transitions, as the sampler's selector chooses them.
     ///
     /// One gather, with the interpreter released, never blocking a writer; rows that are
     /// overwritten meanwhile are drawn again and counted in :attr:`lapped`. If ``transform`` or the
     /// reward function of ``hindsight`` raises, or Ctrl-C interrupts it, the next call draws the
-    /// same batch again: the same transitions from the same data, and with ``"epoch"`` and
-    /// ``"consume"`` those that were claimed.
+    /// same batch again: the same transitions from the same data, and with :class:`Epoch` and
+    /// :class:`Consume` those that were claimed.
     ///
     /// Parameters
     /// ----------
     /// batch_size : int
-    ///     Transitions to draw, ``B``; at least 1.
+    ///     Transitions to draw, ``B``, or sequences or episodes; 1 to ``2**24``.
     /// out : Batch or dict of ndarray, optional
     ///     Memory to fill in place of new memory. A Batch of a sampler with equal windows, columns
     ///     and batch size: its arrays, and all views of them that were kept, show the new draw; an
@@ -124,9 +124,9 @@ impl Sampler {
     ///     thread that reads the arrays meanwhile sees a mixture of old and new values, and so does
     ///     the caller after an error.
     /// timeout : float, optional
-    ///     Seconds to wait for the ring's limiter, and with the selector ``"consume"`` for new
-    ///     transitions; without end when left out. Draws that need the lock of a table wait as
-    ///     long for it, at least 0.1 s, or a minute.
+    ///     Seconds to wait for the ring's limiter, and with the selector :class:`Consume` for new
+    ///     transitions; without end when left out. A draw that needs the lock of a table also waits
+    ///     this long for it, but at least 0.1 s; a minute when left out.
     ///
     /// Returns
     /// -------
@@ -138,8 +138,8 @@ impl Sampler {
     ///     drawn one on; ``n_reward``, ``n_discount`` and ``n_next_*`` with n-step returns;
     ///     ``weight``, float32, the importance weights of draws by priority; ``length`` or
     ///     ``offsets`` with whole episodes. Arrays are ``[B, ...]``, windows ``[B, H, ...]`` and
-    ///     ``[B, F, ...]``, sequences ``[B, L, ...]``. The very object ``out``,
-    ///     where it was given. The next batch reuses the memory of one that nothing refers to.
+    ///     ``[B, F, ...]``, sequences ``[B, L, ...]``. If ``out`` is given, this is that object.
+    ///     The next batch reuses the memory of one that nothing refers to.
     ///
     /// Raises
     /// ------
@@ -147,15 +147,22 @@ impl Sampler {
     ///     If the limiter held the draw back for ``timeout`` seconds; it says what each side waits
     ///     for.
     /// RateLimitError
-    ///     If no writer lives, and the limiter has ``no_writer="error"``. With ``"consume"`` and
+    ///     If no writer lives, and the limiter has ``no_writer="error"``. With :class:`Consume` and
     ///     too few new transitions, also with ``no_writer="pass"``.
     /// InUseError
-    ///     If another process has the lock of a table too long.
+    ///     If another process keeps the lock of a table for longer than the draw waits.
     /// WaitTimeoutError
-    ///     If ``"consume"`` found fewer than ``batch_size`` new transitions in ``timeout`` seconds.
+    ///     If :class:`Consume` found fewer than ``batch_size`` new transitions in ``timeout``
+    ///     seconds.
     /// SampleError
-    ///     If the ring holds no transition yet, or with ``boundary="reject"`` no whole window, or
-    ///     ``out`` does not fit; the first key that differs is named.
+    ///     If the ring holds no transition yet, or with ``boundary="reject"`` no whole window; if
+    ///     ``out`` does not fit, with the first key that differs; if ``batch_size`` is out of
+    ///     range; or if an iterator of this sampler is open.
+    /// NotFoundError
+    ///     If the table of the selector was removed and the draw has to change it, or if the ring
+    ///     was removed or replaced and the buffer has ``on_unlinked="error"``.
+    /// ClosedError
+    ///     If the sampler was closed.
     ///
     /// Examples
     /// --------
@@ -188,14 +195,14 @@ impl Sampler {
     /// The thread starts at the first ``next``, which raises the same errors as :meth:`sample`;
     /// after an error, also one of ``transform`` or of the rewards of ``hindsight``, ``next`` draws
     /// that batch again. Until the iterator is closed or has ended, the sampler belongs to it; then
-    /// the sampler continues with the batch after the last one returned. ``"epoch"`` and
-    /// ``"consume"`` claim what is drawn ahead: the sampler draws it after the iterator, and
-    /// :meth:`close` gives back what it can.
+    /// the sampler continues with the batch after the last one returned. :class:`Epoch` and
+    /// :class:`Consume` claim the transitions that are drawn ahead. The sampler draws those that
+    /// were not returned after the iterator, and :meth:`close` gives back what it can.
     ///
     /// Parameters
     /// ----------
     /// batch_size : int
-    ///     Transitions per batch, ``B``; at least 1.
+    ///     Transitions per batch, ``B``, or sequences or episodes; 1 to ``2**24``.
     /// prefetch : int
     ///     Batches drawn ahead, 0 to 1024; 0 draws in ``next``, without a thread.
     /// limit : int, optional
@@ -206,8 +213,8 @@ impl Sampler {
     ///     batch has its own memory.
     /// timeout : float, optional
     ///     Seconds that each batch waits for the ring's limiter, and with the selector
-    ///     ``"consume"`` for new transitions; without end when left out. ``next`` raises the errors
-    ///     of :meth:`sample` after them.
+    ///     :class:`Consume` for new transitions; without end when left out. After that time
+    ///     ``next`` raises the errors of :meth:`sample`.
     ///
     /// Returns
     /// -------
@@ -217,7 +224,10 @@ impl Sampler {
     /// Raises
     /// ------
     /// SampleError
-    ///     If a number is out of range, or another iterator of this sampler is open.
+    ///     If a number is out of range, another iterator of this sampler is open, or the selector's
+    ///     ``beta`` is a function.
+    /// ClosedError
+    ///     If the sampler was closed.
     ///
     /// Examples
     /// --------
@@ -288,7 +298,12 @@ impl Sampler {
     ///     If a row was overwritten or dropped since, unless ``missing="mask"``.
     /// SampleError
     ///     If an index names no transition, or one whose window the boundary refuses, unless
-    ///     ``missing="mask"``; or ``out`` does not fit.
+    ///     ``missing="mask"``; if there are no indices or more than ``2**24``; if ``out`` does not
+    ///     fit; or if an iterator of this sampler is open.
+    /// ArgumentError
+    ///     If ``missing`` is neither of its choices.
+    /// ClosedError
+    ///     If the sampler was closed.
     #[pyo3(signature = (index=None, out=None, *, missing="error".into()))]
     #[pyo3(text_signature = "($self, index, out=None, *, missing='error')")]
     fn gather<'py>(
@@ -306,26 +321,25 @@ impl Sampler {
     ///
     /// A transition is drawn with probability proportional to ``(priority + eps) ** alpha``,
     /// which is stored as a multiple of ``2**-24`` (6e-8), and at least that. Scale priorities up
-    /// if their powers are not far above it. The importance weights are computed of the stored
-    /// numbers.
-    /// Works while an iterator of this sampler draws ahead; batches that were drawn already keep
-    /// the old priorities.
+    /// if their powers are not far above it. The importance weights are computed from the stored
+    /// numbers. Priorities can be set while an iterator of this sampler draws ahead; batches that
+    /// were drawn already keep the old ones.
     ///
     /// Parameters
     /// ----------
     /// index : array_like of int64, [B]
     ///     Indices as in :attr:`Batch.index`, or as :meth:`Writer.append` returned them.
     /// priority : array_like of float, [B] or [B, H]
-    ///     Finite numbers from 0 up, such as absolute TD errors. Of two for one row the later one
-    ///     counts. With ``[B, H]``, the errors of a window each: the row of the index gets ``eta *
-    ///     max + (1 - eta) * mean`` of them (R2D2).
+    ///     Finite numbers from 0 up, such as absolute TD errors. If a row is given twice, the later
+    ///     priority counts. ``[B, H]`` holds the errors of one window for each index. The row of
+    ///     that index gets ``eta * max + (1 - eta) * mean`` of them (R2D2).
     /// mask : array_like of bool, [B, H], optional
     ///     Places of the windows that count, such as :attr:`Batch.mask`; errors at other places are
     ///     not read. A window without any such place gets the priority 0, and is hardly drawn
-    ///     again: one that ``gather(missing="mask")`` did not find, or a sequence that ends within
-    ///     its burn-in, if ``mask`` has only the places after that. To keep the priorities of such
-    ///     ones, update the others alone: ``rows = mask.any(axis=1)``, and ``index[rows]``,
-    ///     ``priority[rows]``, ``mask[rows]``.
+    ///     again. Examples are a transition that ``gather(missing="mask")`` did not find, and a
+    ///     sequence that ends within its burn-in, if ``mask`` has only the places after the
+    ///     burn-in. To keep the priorities of these windows, update only the others: ``rows =
+    ///     mask.any(axis=1)``, and ``index[rows]``, ``priority[rows]``, ``mask[rows]``.
     /// eta : float, default 0.9
     ///     Share of the maximum, 0 to 1.
     /// timeout : float, default 60
@@ -348,6 +362,8 @@ impl Sampler {
     ///     If another process kept the table locked for ``timeout`` seconds.
     /// NotFoundError
     ///     If the table was removed (:meth:`ReplayBuffer.remove_table`).
+    /// ClosedError
+    ///     If the sampler was closed.
     ///
     /// Examples
     /// --------
@@ -383,11 +399,11 @@ impl Sampler {
     ///
     /// ``buf.sampler(state=...)`` draws what this sampler would draw next, in any process and from
     /// Rust too, from the same data. Batches that an iterator drew ahead and did not return yet are
-    /// still to come. What ``"epoch"`` and ``"consume"`` have claimed stays with this sampler, and
-    /// is no part of the state: close this sampler first, and the next one starts there. Functions
-    /// are no part either: ``transform``, those of ``hindsight``, and a function ``beta`` are given
-    /// again. Save it with the data: ``buf.snapshot("epoch-10", state={"sampler":
-    /// sampler.state()})``.
+    /// among those that it draws. What :class:`Epoch` and :class:`Consume` have claimed stays with
+    /// this sampler and is not part of the state: close this sampler first, and the next one starts
+    /// there. Functions are not part of the state either: give ``transform``, ``hindsight`` and a
+    /// function ``beta`` again. Save the state with the data: ``buf.snapshot("epoch-10",
+    /// state={"sampler": sampler.state()})``.
     ///
     /// Returns
     /// -------
@@ -430,16 +446,16 @@ impl Sampler {
     ///     ``effective_rows``, the number of rows of equal priority that would give draws of the
     ///     same diversity (Kish 1965: the squared sum of ``(priority + eps) ** alpha`` over the
     ///     sum of squares), and ``histogram``, rows by that power, ``from`` up to twice ``from``.
-    ///     ``times_sampled``: for ``"consume"`` and ``"epoch"``, how often the transitions of the
-    ///     ring were handed out by the table, to all its samplers in all processes; a list of
-    ///     ``{"times": times, "rows": count}``, exact, of the current pass for ``"epoch"``. None
-    ///     for other selectors, which count nothing for a row. :func:`backcast.plot.stats` draws
-    ///     all of them.
+    ///     ``times_sampled``: for :class:`Consume` and :class:`Epoch`, how often the transitions of
+    ///     the ring were handed out by the table, to all its samplers in all processes. A list of
+    ///     ``{"times": times, "rows": count}`` with exact counts, for ``Epoch`` those of the
+    ///     current pass. None for other selectors, which keep no count of a row.
+    ///     :func:`backcast.plot.stats` draws all of them.
     ///
     /// Raises
     /// ------
     /// ClosedError
-    ///     If the sampler is closed.
+    ///     If the sampler was closed.
     ///
     /// Examples
     /// --------
@@ -531,10 +547,10 @@ impl Sampler {
 
     /// Release the ring, and end an iterator that draws ahead. Closing again does nothing.
     ///
-    /// ``"epoch"`` and ``"consume"``: transitions that were claimed and not returned go back to the
-    /// table, for the next sampler, unless another sampler has claimed later ones or a pass has
-    /// begun since. Then no sampler draws them in this pass. To lose none, draw them from this
-    /// sampler first, or use ``prefetch=0``.
+    /// With :class:`Epoch` and :class:`Consume`, transitions that were claimed and not returned go
+    /// back to the table, for the next sampler, unless another sampler has claimed later ones or a
+    /// pass has begun since. Then no sampler draws them in this pass. To lose none, draw them from
+    /// this sampler first, or use ``prefetch=0``.
     #[pyo3(signature = (), text_signature = "($self)")]
     fn close(&self, py: Python<'_>) -> Result<(), Failure> {
         self.release(py)

@@ -17,7 +17,7 @@ type Flat<'py> = Bound<'py, PyArray1<f64>>;
 
 /// Compute lambda-returns; with `values`, return generalised advantages before them.
 ///
-/// All arrays are one-dimensional, contiguous, and hold one number for each of `B * T` transitions.
+/// All arrays are one-dimensional, and hold one value for each of `B * T` transitions.
 #[pyfunction]
 #[pyo3(signature = (
     steps, rewards, next_values, values, terminated, truncated, mask, discounts, gamma, lam

@@ -11,7 +11,7 @@ use crate::array::convert;
 use crate::error::{ErrorClass, Failure, bad_argument};
 use crate::handle::Handle;
 
-/// Place of a transition that is not there.
+/// Index or number of a transition that is not there.
 const MISSING: i64 = -1;
 
 /// The transitions that a ring holds at one moment, numbered from 0 without gaps.
@@ -72,7 +72,7 @@ impl TransitionOrder {
         Ok(PyArray1::from_vec(py, found))
     }
 
-    /// Closes it.
+    /// Releases the ring.
     fn release(&self, py: Python<'_>) -> Result<(), Failure> {
         drop(py.detach(|| self.handle.take())?);
         Ok(())
@@ -93,13 +93,13 @@ impl TransitionOrder {
 
     /// Number the transitions that the ring holds now.
     ///
-    /// Reads the rows that were published since the last call, and drops those that were
-    /// overwritten; O(of both + lanes).
+    /// Reads the headers of the rows that were published since the last call, and drops the numbers
+    /// of those that were overwritten. Takes O(published rows + overwritten rows + lanes).
     ///
     /// Raises
     /// ------
     /// ClosedError
-    ///     If it was closed.
+    ///     If the order was closed.
     #[pyo3(signature = (), text_signature = "($self)")]
     fn refresh(&self, py: Python<'_>) -> Result<(), Failure> {
         py.detach(|| {
@@ -127,7 +127,12 @@ impl TransitionOrder {
     /// Raises
     /// ------
     /// SampleError
-    ///     If a number is out of range, unless ``missing="mask"``.
+    ///     If a number is out of range, unless ``missing="mask"``; or if there are more than
+    ///     ``2**24``.
+    /// ArgumentError
+    ///     If ``missing`` is neither of its choices.
+    /// ClosedError
+    ///     If the order was closed.
     #[pyo3(signature = (position=None, *, missing="error".into()))]
     #[pyo3(text_signature = "($self, position, *, missing='error')")]
     fn index_at<'py>(
@@ -154,8 +159,8 @@ impl TransitionOrder {
     /// index : array_like of int64, any shape
     ///     Indices as in :attr:`backcast.Batch.index`; ``B`` is their count, in C order.
     /// missing : {"error", "mask"}, default "error"
-    ///     Policy for transitions that are not there: overwritten, not complete yet, or none at all
-    ///     as FINAL rows; ``"mask"`` gives -1 for them.
+    ///     Policy for indices that have no number: their row was overwritten, is not complete yet,
+    ///     or starts no transition, such as a FINAL row. ``"mask"`` gives -1 for them.
     ///
     /// Returns
     /// -------
@@ -165,7 +170,12 @@ impl TransitionOrder {
     /// Raises
     /// ------
     /// SampleError
-    ///     If a transition is not there, unless ``missing="mask"``.
+    ///     If an index has no number, unless ``missing="mask"``; or if there are more than
+    ///     ``2**24``.
+    /// ArgumentError
+    ///     If ``missing`` is neither of its choices.
+    /// ClosedError
+    ///     If the order was closed.
     #[pyo3(signature = (index=None, *, missing="error".into()))]
     #[pyo3(text_signature = "($self, index, *, missing='error')")]
     fn position_of<'py>(

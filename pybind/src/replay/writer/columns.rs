@@ -115,8 +115,8 @@ impl AppendColumns {
         self.places.contains_key(name) || self.groups.contains(name)
     }
 
-    /// Finds a value for every column, and refuses other names. Errors name the method `call`, and
-    /// the `ends` that are missing too.
+    /// Finds a value for every column, and refuses other names. Errors name the method `call`,
+    /// and list the missing `ends` too.
     pub(crate) fn find<'py>(
         &self,
         given: Option<&Bound<'py, PyDict>>,

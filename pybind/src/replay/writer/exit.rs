@@ -12,7 +12,7 @@ use crate::handle::Handle;
 /// it locked.
 static OPEN: Mutex<Vec<Weak<Handle<WriterState>>>> = Mutex::new(Vec::new());
 
-/// Adds a writer. Takes the interpreter, which is held while the list is locked.
+/// Adds a writer. `_py` proves that the interpreter is held while the list is locked.
 pub(super) fn watch(_py: Python<'_>, writer: &Arc<Handle<WriterState>>) {
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     open.retain(|writer| writer.strong_count() > 0);
@@ -21,7 +21,7 @@ pub(super) fn watch(_py: Python<'_>, writer: &Arc<Handle<WriterState>>) {
 
 /// Registers a function that stores what waits in writers, as a restart of their lanes does: a
 /// `next_obs` becomes the FINAL row. Writers stay open, since their threads may go on for a moment.
-/// It waits for nothing: a writer that a thread uses at that moment is left as it is.
+/// The function never waits: it skips a writer that a thread is using.
 pub(crate) fn finish_at_exit(py: Python<'_>) -> PyResult<()> {
     let finish = PyCFunction::new_closure(py, None, None, |_, _| {
         let open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);

@@ -180,7 +180,11 @@ impl Writer {
     ///     If the ring's limiter held the append back for the writer's ``timeout``; the message
     ///     says what each side waits for.
     /// RateLimitError
-    ///     If no sampler lives and the limiter says ``no_learner="error"``.
+    ///     If no sampler lives and the limiter has ``no_learner="error"``.
+    /// LeaseError
+    ///     If the ring's ``lane_policy`` is ``"fail"`` and a lease blocks the row.
+    /// NotFoundError
+    ///     If the ring was removed or replaced, and the buffer has ``on_unlinked="error"``.
     /// ClosedError
     ///     If the writer was closed.
     ///
@@ -271,8 +275,8 @@ impl Writer {
 
     /// Append many steps in one call, with the same result as a call of ``append`` for each.
     ///
-    /// Everything that can be checked is checked before the first step. Rows of one lane are copied
-    /// up to 64 at a time. So a writer of one lane fills it about as fast as memory is copied.
+    /// Everything that can be checked is checked before the first step. A writer of one lane copies
+    /// up to 64 rows at a time, so it fills the lane about as fast as memory is copied.
     ///
     /// Parameters
     /// ----------
@@ -295,11 +299,16 @@ impl Writer {
     /// Raises
     /// ------
     /// AppendError
-    ///     If a column is missing, unknown, given twice, or of another dtype or shape; nothing was
-    ///     appended then.
+    ///     If a column is missing, unknown, given twice, or of another dtype or shape, or an end
+    ///     lacks its observation. Nothing was appended then.
+    /// RateLimitError, RateLimitTimeoutError
+    ///     As for :meth:`append`. Steps that were appended before the error stay, and the message
+    ///     says how many.
     /// LeaseError
     ///     If the ring's ``lane_policy`` is ``"fail"`` and a lease blocks a step: the steps
     ///     before it stay, and the message says how many.
+    /// NotFoundError
+    ///     As for :meth:`append`.
     /// ClosedError
     ///     If the writer was closed.
     ///
@@ -347,7 +356,10 @@ impl Writer {
     /// Raises
     /// ------
     /// AppendError
-    ///     If ``lanes`` is not one boolean per lane.
+    ///     If ``lanes`` is not one boolean per lane, or a row is reserved.
+    /// LeaseError
+    ///     If a lease leaves no room for that ``next_obs`` and the ring's ``lane_policy`` is
+    ///     ``"fail"``.
     /// ClosedError
     ///     If the writer was closed.
     ///

@@ -140,7 +140,8 @@ impl<'a> Whole<'a> {
         })
     }
 
-    /// Lists observation columns that share no group: a name may have made one of them such.
+    /// Explains, if the observation columns share no group, how a column becomes an observation:
+    /// by its role or only by its name.
     #[cold]
     fn roles(&self) -> String {
         if self.bare || self.top.is_some() {

@@ -109,7 +109,7 @@ impl SharedMarket {
     /// Raises
     /// ------
     /// EnvError
-    ///     If there is no such agent, or before the first reset.
+    ///     If there is no such agent or no trail is kept, or before the first reset.
     fn picture<'py>(
         &self,
         py: Python<'py>,

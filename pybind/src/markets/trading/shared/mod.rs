@@ -251,7 +251,7 @@ impl SharedMarket {
         Err(Failure::new(ErrorClass::Env, message))
     }
 
-    /// Words an error with the names of agents.
+    /// Adds the name of the agent to an error.
     fn reworded(&self, error: &TradingError) -> Failure {
         match error {
             TradingError::Agent { agent, error } => {
@@ -263,7 +263,7 @@ impl SharedMarket {
     }
 }
 
-/// Words an error of building an environment with the names of agents.
+/// Adds the name of the agent to an error of building an environment.
 fn worded(names: &[String], error: &TradingError) -> Failure {
     match error {
         TradingError::Agent { agent, error } => {

@@ -202,9 +202,9 @@ impl Writer {
     ///
     /// For a writer of one lane. The row is a context manager whose items are arrays; an
     /// environment that fills ``row["obs"]`` writes its observation once, into the ring. Every
-    /// column must be accessed or set. Waits for a lease like :meth:`append`. In a private ring,
-    /// and on systems other than Linux, the arrays are memory of this process, copied into the ring
-    /// when the row is published.
+    /// column must be accessed or set. Waits for the rate limiter and for a lease like
+    /// :meth:`append`. In a private ring, and on systems other than Linux, the arrays are memory of
+    /// this process, which is copied into the ring when the row is published.
     ///
     /// An end needs ``row.next_obs`` or ``row.final_obs``, like :meth:`append`. In the mode
     /// ``"next_step"`` the row after an end is the FINAL row instead. Its observations are the
@@ -219,8 +219,12 @@ impl Writer {
     /// ------
     /// AppendError
     ///     If the writer has several lanes, or a row is reserved already.
+    /// RateLimitError, RateLimitTimeoutError
+    ///     As for :meth:`append`.
     /// LeaseError
     ///     If a lease blocks the row and the ring's ``lane_policy`` is ``"fail"``.
+    /// StorageError
+    ///     If the lane cannot be mapped again for the arrays.
     /// ClosedError
     ///     If the writer was closed.
     #[pyo3(signature = (), text_signature = "($self)")]
@@ -309,6 +313,12 @@ impl ReservedRow {
     /// ------
     /// AppendError
     ///     If a value does not fit the column's dtype or shape.
+    /// ColumnError
+    ///     If there is no such column; also a ``KeyError``.
+    /// ArgumentTypeError
+    ///     If the name stands for several columns.
+    /// ClosedError
+    ///     If the row was published or abandoned.
     fn __setitem__(
         &self,
         py: Python<'_>,
@@ -466,7 +476,7 @@ impl ReservedRow {
     /// Raises
     /// ------
     /// AppendError
-    ///     If a column was neither accessed nor set.
+    ///     If a column was neither accessed nor set, or an end lacks its observation.
     /// ClosedError
     ///     If the row was already published or abandoned.
     #[pyo3(signature = (), text_signature = "($self)")]
