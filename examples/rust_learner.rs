@@ -67,7 +67,7 @@ fn learn(sampler: &mut Sampler, options: &Options) -> Result<(), Box<dyn Error>>
     while start.elapsed() < end {
         let batch = match sampler.sample(options.batch) {
             Ok(batch) => batch,
-            // The lanes were short and their writers fast: the next draw may do.
+            // Writers overwrote the rows during the draw; the next draw may succeed.
             Err(SampleError::Outrun { .. }) => continue,
             Err(error) => return Err(error.into()),
         };
@@ -89,7 +89,7 @@ fn learn(sampler: &mut Sampler, options: &Options) -> Result<(), Box<dyn Error>>
     Ok(())
 }
 
-/// The running mean of the drawn transitions' `reward`, where the schema has one.
+/// Running mean of the drawn transitions' `reward`, if the schema has one.
 #[derive(Default)]
 struct Mean {
     sum: f64,
@@ -97,7 +97,7 @@ struct Mean {
 }
 
 impl Mean {
-    /// Adds the last place of every window: the drawn transition itself, which is never masked.
+    /// Adds the reward in the last place of every window: the drawn transition, never masked.
     fn add(&mut self, batch: &Batch) -> Result<(), Box<dyn Error>> {
         if !batch.keys().any(|key| key == "reward") {
             return Ok(());
@@ -106,7 +106,7 @@ impl Mean {
             Ok(rewards) => last_places(&rewards.mapv(f64::from)),
             Err(_) => match batch.column::<f64>("reward") {
                 Ok(rewards) => last_places(&rewards.to_owned()),
-                Err(_) => return Ok(()), // neither f4 nor f8: no number to average
+                Err(_) => return Ok(()), // only f4 and f8 rewards are averaged
             },
         };
         self.sum += rewards.iter().sum::<f64>();
@@ -124,7 +124,7 @@ impl std::fmt::Display for Mean {
     }
 }
 
-/// `[B, H, ...]` to the rewards at `H - 1`.
+/// Returns the rewards at `H - 1` of an array `[B, H, ...]`.
 fn last_places(rewards: &ndarray::ArrayD<f64>) -> Vec<f64> {
     let axis = ndarray::Axis(1);
     let last = rewards.len_of(axis) - 1;
@@ -157,7 +157,7 @@ fn show(batch: &Batch) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The ring that was made last.
+/// Returns the name of the ring whose file was modified last.
 fn newest(base: &Base) -> Result<String, Box<dyn Error>> {
     let rings =
         list_objects(base)?.into_iter().filter(|o| o.kind == ObjectKind::Ring && !o.building);

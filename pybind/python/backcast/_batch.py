@@ -16,12 +16,15 @@ class Batch(dict[str, Any]):
 
     The leading axis of every array is ``B``, one per drawn transition. Without a history window
     arrays are ``[B, ...]``; with ``history=H`` they are ``[B, H, ...]``, oldest first, ending with
-    and including the drawn transition. The memory belongs to the caller. ``obs`` and ``next_obs``
-    windows overlap in it and are read-only for that reason; ask for ``copy=True`` to write to them.
-    Without it two masked places are not zero: ``next_obs`` right before the first unmasked place,
-    and ``obs`` right after the last one. ``batch["future"]`` is a dict of the same columns,
-    ``[B, F, ...]``, with their ``next_*``, ``terminated`` and ``truncated``; its mask is
-    ``batch["future_mask"]``. Passed as ``out`` to a later draw, its arrays are filled again.
+    and including the drawn transition. :class:`Sequence` and :class:`WholeEpisodes` describe the
+    shapes of their batches. The memory belongs to the caller.
+
+    Windows of ``obs`` and ``next_obs`` overlap in memory and are therefore read-only; with
+    ``copy=True`` they can be written to. Without ``copy=True`` two masked places are not zero:
+    ``next_obs`` right before the first unmasked place, and ``obs`` right after the last one.
+    ``batch["future"]`` is a dict of the same columns, ``[B, F, ...]``, with their ``next_*``,
+    ``terminated`` and ``truncated``; its mask is ``batch["future_mask"]``. A later draw fills the
+    arrays of a batch again if the batch is passed as ``out``.
     """
 
     # Memory that a sampler can fill again; copied and unpickled batches have none.
@@ -57,7 +60,10 @@ class Batch(dict[str, Any]):
 
     @property
     def mask(self) -> NDArray[np.bool_] | None:
-        """True where a history window holds a transition, ``[B, H]``; None without a window."""
+        """True where a place holds a transition; None if the batch has no mask.
+
+        The shape is ``[B, H]`` of history windows, ``[B, L]`` of sequences and padded episodes.
+        """
         return self.get("mask")
 
     @property
@@ -67,13 +73,17 @@ class Batch(dict[str, Any]):
 
     @property
     def found(self) -> NDArray[np.bool_] | None:
-        """True where ``gather(index, missing="mask")`` found the transition, ``[B]``; else None."""
+        """True where ``gather(..., missing="mask")`` found the transition; None for draws.
+
+        The shape is ``[B]``.
+        """
         return self.get("found")
 
     def to_torch(self, device: Any = None) -> Batch:  # noqa: ANN401
-        """Return a batch of PyTorch tensors, nested as this one, which share its memory on the CPU.
+        """Return a batch of PyTorch tensors with the same nesting.
 
-        Windows of ``obs`` and ``next_obs`` overlap in it: do not write to their tensors.
+        Tensors on the CPU share memory with the arrays of this batch. Windows of ``obs`` and
+        ``next_obs`` overlap in that memory: do not write to their tensors.
 
         Parameters
         ----------
@@ -127,8 +137,8 @@ class Batch(dict[str, Any]):
         Raises
         ------
         SampleError
-            If a window overlaps with another in memory, which DLPack cannot say, or a column is
-            bfloat16 of ``ml_dtypes``, for which NumPy has no DLPack type.
+            If windows overlap in memory, which DLPack cannot express, or a column is bfloat16 of
+            ``ml_dtypes``, for which NumPy has no DLPack type.
         """
         return _exportable(self, "")
 

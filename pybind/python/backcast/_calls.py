@@ -69,7 +69,7 @@ def refuse_unknown(owner: str, given: Iterable[str], known: Sequence[str]) -> No
 def called_on_objects(owner: type, name: str, instead: str) -> None:
     """Make a native method explain how to call it when it is called on its class.
 
-    Python refuses that before the method is entered, with an error about descriptors.
+    Python refuses such a call before the method is entered, with an error about descriptors.
     """
     native = getattr(owner, name)
 

@@ -1,4 +1,4 @@
-"""Numbers as arguments, read as the native calls read theirs: a bool is refused."""
+"""Checks of number arguments, with the rules of the native calls: a bool is refused."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def count_of(value: Any, what: str, least: int, error: type[BackcastError]) -> i
 
 
 def number_of(value: object, what: str, wanted: str) -> float:
-    """Return an argument that is a number. Refuse other types, and bools."""
+    """Convert a number argument to float; refuse bools and other types."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.number):
         raise ArgumentTypeError(f"{what} is {value!r}; give {wanted}")
     return float(value)

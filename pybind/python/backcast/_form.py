@@ -19,17 +19,18 @@ class Sequence:
     ``[B, L]``; ``index`` and ``age`` are those of the starts. A start is every transition whose
     step in its episode is a multiple of ``stride``. Places after the end of an episode are zero,
     and their mask is false; only ``obs`` right after the last transition shows its ``next_obs``,
-    unless ``copy=True``. An episode that goes on gives only sequences that are whole, so that no
-    step is masked that is still to come; one that ended or was cut gives all, so that each of its
-    steps lies in one (Kapturowski et al., "Recurrent experience replay in distributed reinforcement
-    learning", ICLR 2019, section 2.3).
+    unless ``copy=True``. A running episode is drawn only in full-length sequences, so that no step
+    that is still to come is masked. An episode that ended or was cut is drawn in all its sequences,
+    so that each of its steps is in at least one (Kapturowski et al., "Recurrent experience replay
+    in distributed reinforcement learning", ICLR 2019, section 2.3).
 
-    ``boundary="reject"`` leaves out those that are not whole, and with them the last steps of most
-    episodes. ``boundary="clamp"`` moves the last start of an episode back, so that its sequence
-    ends with the episode; only episodes shorter than ``length`` are masked. Sequences go with every
-    selector and with ``columns``, ``learned``, ``copy``, ``share`` and ``transform``. A selector
-    with priorities has one for each start, and does not go with ``"clamp"``; name a table for each
-    stride: ``bc.Priority(table="by-40")``. A rate limiter counts each sequence as one item.
+    ``boundary="reject"`` leaves out sequences shorter than ``length``, and with them the last steps
+    of most episodes. ``boundary="clamp"`` moves the last start of an episode back, so that its
+    sequence ends with the episode; only episodes shorter than ``length`` are masked. Sequences go
+    with every selector and with ``columns``, ``learned``, ``copy``, ``share`` and ``transform``. A
+    selector with priorities has one for each start, and does not go with ``"clamp"``; name a table
+    for each stride: ``bc.Priority(table="by-40")``. A rate limiter counts each sequence as one
+    item.
 
     Parameters
     ----------
@@ -65,11 +66,11 @@ class WholeEpisodes:
 
     An episode is complete if it terminated or was truncated and its first row is within capacity.
     One exception: the first episode after a restart or a change of writers follows a GAP in its
-    lane, and counts only if the episode before it ended, and while the ring holds that end. After
-    one that was broken off it never counts, since its rows may continue that. The first episode of
-    a new ring has no GAP before it, and counts.
+    lane. It counts only if the episode before it ended, and while the ring holds that end. After an
+    unfinished episode it never counts, since its rows may belong to that episode. The first episode
+    of a new ring has no GAP before it, and counts.
 
-    They are drawn uniformly, or by ``select="fifo"``, ``"lifo"``, :class:`Priority`,
+    Episodes are drawn uniformly, or by ``select="fifo"``, ``"lifo"``, :class:`Priority`,
     :class:`Epoch` or :class:`Consume`, and go with ``columns``, ``copy``, ``share`` and
     ``transform``; a rate limiter counts each as one item. The priority of an episode is that of its
     first transition: ``batch.index`` of padded ones, ``batch.index[batch["offsets"][:-1]]`` of

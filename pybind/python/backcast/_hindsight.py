@@ -34,7 +34,8 @@ class Hindsight:
         ``[B, ...]``, or ``[B, H, ...]`` of windows; ``info`` is the batch. Returns ``[B]``, or
         ``[B, H]``. ``compute_reward`` of a vectorised goal environment fits. It is called again for
         the future window. Only rewards of relabelled transitions are stored. A draw raises
-        ``SampleError`` for rewards that are no numbers, or too large for the column.
+        ``SampleError`` for rewards that have another shape, are no numbers, or are too large for
+        the column.
     strategy : {"future", "final", "episode"}
         ``"future"``: what this transition or a later one of its episode achieved; ``"final"``: what
         the last one achieved; ``"episode"``: what any of them achieved whose row is in the ring.
@@ -49,7 +50,8 @@ class Hindsight:
     Raises
     ------
     ArgumentError, ArgumentTypeError
-        If a number is out of range or the strategy unknown, or ``reward`` is no function.
+        If a number is out of range, ``k`` and ``ratio`` are both given, the strategy is unknown,
+        ``reward`` is not callable, or a column name is no str.
     """
 
     # The values are the docstrings of the attributes.
@@ -130,7 +132,7 @@ Hindsight.__module__ = "backcast"
 
 
 def _rewards(returned: object) -> NDArray[Any]:
-    """Return what the function of the rewards returned as an array of numbers."""
+    """Convert the return value of the reward function to an array of numbers."""
     try:
         rewards = np.asarray(returned)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -149,7 +151,7 @@ def _rewards(returned: object) -> NDArray[Any]:
 def _fitting(
     rewards: NDArray[Any], dtype: np.dtype[Any], places: NDArray[np.bool_]
 ) -> NDArray[Any]:
-    """Return rewards of the column's dtype. Refuse finite ones that would become infinite."""
+    """Cast rewards to the column's dtype. Refuse finite ones that would become infinite."""
     with np.errstate(over="ignore"):
         cast = rewards.astype(dtype)
     lost = np.isinf(cast) & np.isfinite(rewards) & places

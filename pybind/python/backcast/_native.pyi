@@ -65,7 +65,7 @@ _Out = TypeVar("_Out", bound=dict[str, Any])
 _Role: TypeAlias = Literal["obs", "step"]
 # Handles, or names.
 _Params: TypeAlias = Params | str | Sequence[Params | str]
-# Bytes done, and bytes in all.
+# Called with the bytes done so far and the total.
 _Progress: TypeAlias = Callable[[int, int], object]
 # Loose on purpose: the type inferred for a dict literal of dtypes, tuples and dicts fits nothing
 # narrower. Values are checked when the ring is made or the row appended.
@@ -646,7 +646,7 @@ class Writer:
 class Lease:
     # Objects are made by other calls, which the error names.
     def __new__(cls, *_given: Never, **_named: Never) -> Self: ...
-    # An array, or a dict of arrays for names that others lie below.
+    # Returns an array, or a dict of arrays if the name is a prefix of nested columns.
     def __getitem__(self, name: str, /) -> Any: ...
     def windows(self, length: int) -> dict[str, Any]: ...
     def keys(self) -> _Strings: ...

@@ -145,7 +145,7 @@ class Params(ParamsHandle):
         Raises
         ------
         NotFoundError
-            If there are none.
+            If there are no parameters of that name.
         SchemaError
             If ``like`` has other names.
         CorruptError
@@ -176,7 +176,7 @@ class Params(ParamsHandle):
         ----------
         snapshot : str or path
             ``"pong@epoch-10"``, or ``"pong"`` for the newest snapshot of that name; or a path that
-            ends so, whose folder is the store.
+            ends in one of these, whose folder is the store.
         params : str
             Name that they were saved under.
         name : str, optional
@@ -276,7 +276,7 @@ class Params(ParamsHandle):
     def pull(self, out: Any = None) -> int | None:
         """Copy the newest version, unless this handle has it already.
 
-        It has a version that it pulled or that its ``latest()`` returned.
+        A handle has the versions that its ``pull()`` copied or its ``latest()`` returned.
 
         Parameters
         ----------

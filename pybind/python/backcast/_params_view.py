@@ -33,7 +33,7 @@ class ParamsHandle:
 
     @explained
     def close(self) -> None:
-        """Close the handle. What others still use is freed with its last holder."""
+        """Close the handle. Memory that other handles use is freed with the last of them."""
         self._native.close()
 
     def __enter__(self) -> Self:
@@ -75,7 +75,7 @@ class ParamsView(ParamsHandle):
 
     @property
     def version(self) -> int:
-        """The version."""
+        """The version that the view shows."""
         return self._native.version
 
     def __getitem__(self, name: str) -> Any:

@@ -36,7 +36,7 @@ class Priority:
     eps : float, default 1e-6
         Number that is added to every priority.
     stratified : bool, default False
-        Draw one transition of each of ``B`` ranges of equal priority.
+        Draw one transition from each of ``B`` ranges of equal total priority.
     normalize : {"batch", "table"}, default "batch"
         Largest weight that the others are divided by: that of the batch, or of the table. The
         latter may be that of a transition that ``boundary="reject"`` never draws; then all weights

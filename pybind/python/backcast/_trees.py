@@ -59,7 +59,7 @@ def leaves(tree: Any, what: str) -> list[tuple[str, Any]]:
 
 
 def nested(arrays: Iterable[tuple[str, Any]]) -> Any:
-    """Return dicts of arrays whose names have slashes."""
+    """Nest named arrays in dicts, split at the slashes of their names."""
     tree: dict[str, Any] = {}
     for name, array in arrays:
         *outer, last = name.split("/")

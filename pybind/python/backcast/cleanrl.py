@@ -51,7 +51,7 @@ class Samples(NamedTuple):
 
 
 class ReplayBuffer:
-    """CleanRL's ``ReplayBuffer``, right in each of Gymnasium's autoreset modes.
+    """CleanRL's ``ReplayBuffer``, correct in each of Gymnasium's autoreset modes.
 
     Parameters
     ----------

@@ -127,11 +127,11 @@ class LappedWarning(RuntimeWarning):
 
 
 class LeaseWarning(RuntimeWarning):
-    """A lease made a writer wait or drop rows; raised once per lease, on both sides."""
+    """A lease made a writer wait or drop rows; issued once per lease, on both sides."""
 
 
 class WaitWarning(RuntimeWarning):
-    """A call waits for more than 10 s; raised once per wait, with the reason."""
+    """A call waits for more than 10 s; issued once per wait, with the reason."""
 
 
 class WriterWarning(RuntimeWarning):
@@ -139,7 +139,7 @@ class WriterWarning(RuntimeWarning):
 
 
 class UnlinkedWarning(RuntimeWarning):
-    """A ring was removed or replaced while this process uses it; raised once per handle."""
+    """A ring was removed or replaced while this process uses it; issued once per handle."""
 
 
 class PanelError(BackcastError, ValueError):

@@ -153,7 +153,7 @@ class Market:
             self.cancel(order)
 
     def tilt(self) -> float:
-        """Return the tilt of the side of noise orders by news."""
+        """Return the bias by news of noise orders towards buying: P(buy) = (1 + bias) / 2."""
         return float(self.config["news"]["sentiment_tilt"] * self.fundamental.sentiment(self.now))
 
     def shown_value(self) -> float:

@@ -64,10 +64,11 @@ class Collector:
     observation that it returned, and no transition crosses the reset. For this, the reset of the
     environment object and of those inside it is replaced by one that notifies the collector.
 
-    A step takes the environment's own time and one append. Observations are copied only where an
-    episode begins and if the environment reuses its arrays (``copy=False``); do not write to those
-    returned. After an error in mid-step the row is missing, so the next call must be :meth:`reset`.
-    An :class:`backcast.errors.EnvError` or :class:`backcast.errors.ArgumentTypeError` of the
+    A step takes the environment's own time and one append. Observations are copied when all
+    environments begin an episode, in the first steps, and in every step if the environment reuses
+    its arrays (``copy=False``). Do not write to the observations that are returned. After an error
+    in mid-step the row is missing, so the next call must be :meth:`reset`. An
+    :class:`backcast.errors.EnvError` or :class:`backcast.errors.ArgumentTypeError` of the
     environment changes nothing.
 
     Examples
@@ -101,8 +102,8 @@ class Collector:
         self._transitions = 0
         # Lanes whose next append is the FINAL row.
         self._resetting = np.zeros(lanes, bool)
-        # Observations as the environment returned them: those to act on, and the next ones of the
-        # last step unless all lanes were reset since.
+        # Observations as the environment returned them, until it is trusted: `_returned` to act on,
+        # and `_stepped` of the last step, None if all lanes were reset since.
         self._returned: Any = None
         self._stepped: Any = None
         self._compared = 0
@@ -168,7 +169,7 @@ class Collector:
             If the environment raises it, or if a mask chooses some environments before all have
             been reset.
         AppendError
-            If the observation that was cut off does not fit the ring.
+            If the last observation of a cut episode does not fit the ring.
         """
         if not isinstance(options, Mapping | None):
             raise ArgumentTypeError(f"options is {options!r}; give a dict, or None")
@@ -240,7 +241,7 @@ class Collector:
         Raises
         ------
         EnvError
-            If the environment raises it, or before the first :meth:`reset`.
+            If the environment raises it, or a :meth:`reset` is due.
         ArgumentError
             If a column is given that the environment brings.
         AppendError
@@ -322,8 +323,8 @@ class Collector:
         """End the episodes here, so that the newest transitions can be drawn.
 
         A transition is drawn once its successor is in the ring: the observation that it led to
-        becomes the last one of its episode. Closing the writer does the same. The next call has to
-        be :meth:`reset`. Calling it again does nothing.
+        becomes the last one of its episode. Closing the writer does the same. The next :meth:`step`
+        needs a :meth:`reset` before it. Calling ``finish`` again does nothing.
 
         Raises
         ------

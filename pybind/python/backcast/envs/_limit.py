@@ -10,7 +10,7 @@ from gymnasium.envs import registration
 if TYPE_CHECKING:
     from types import FrameType
 
-# Gymnasium's word for no limit.
+# Value that means "no limit" in Gymnasium.
 _NONE = -1
 _MAKERS = registration.make.__code__, registration.make_vec.__code__
 
@@ -18,11 +18,11 @@ _MAKERS = registration.make.__code__, registration.make_vec.__code__
 def step_limit(env: object, given: Any) -> Any:  # noqa: ANN401
     """Return the step limit of the environment that is being constructed.
 
-    ``gym.make`` passes every argument on but ``max_episode_steps``, which it keeps for the
-    ``TimeLimit`` around the environment. An environment without its limit would be another task
-    than one of ``gym.make_vec``: another time left, no reward and no metrics of the end. So the
-    limit is read from the call of ``gym.make`` that called the constructor, if one did. A function
-    between the two, as the entry point of an id, hides that call.
+    ``gym.make`` passes on every argument except ``max_episode_steps``, which it keeps for the
+    ``TimeLimit`` around the environment. An environment that does not know its limit would differ
+    from one of ``gym.make_vec``: in the time left, and without the reward and metrics of the end.
+    So the limit is read from the frame of ``gym.make`` or ``gym.make_vec`` if that called the
+    constructor. A function between the two, such as another entry point of an id, hides the call.
 
     `given` is the argument of the constructor of `env`, returned unchecked if there is no such
     call.

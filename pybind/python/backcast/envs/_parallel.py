@@ -254,7 +254,7 @@ class ParallelTradingEnv(Rebuilt, ParallelEnv):
 
     @explained
     def render(self, agent: str | None = None) -> NDArray[np.uint8] | str | None:
-        """Draw the running episode of one agent: price with its trades, book, its equity.
+        """Draw the running episode of one agent: prices with its trades, the book, and its equity.
 
         Parameters
         ----------

@@ -48,9 +48,9 @@ class PortfolioSettings(TypedDict, total=False):
         Price that is compared. The sale is filled like others. On the same day the low of a holding
         that was bought or added to is ignored, because it may precede the purchase.
     stop_loss_day : {"same", "next", "same_always"}
-        Compare the price right after the orders of a day, or on the next day before it is observed,
-        which is look-ahead: cash and shares then depend on its close. ``"same_always"`` also
-        compares the low of a day of purchase.
+        When the price is compared. ``"same"``: right after the orders of a day. ``"next"``: on the
+        next day before that day is observed, which is look-ahead, since cash and shares then depend
+        on its close. ``"same_always"``: as ``"same"``, but also the low of a day of purchase.
     tickers : sequence of str, optional
         Tickers to trade, in the order of actions; all but macro tickers when left out. ``T`` of
         them.
@@ -77,8 +77,8 @@ class PortfolioSettings(TypedDict, total=False):
     history : int, default 0
         Days before the current one to show, ``H``: every column of the panel.
     history_length : int, default 0
-        Days (at least `history`) with a row of every ticker before the first of an episode, where
-        the data allow it.
+        Days before the first day of an episode on which every ticker has a row, where the data
+        allow it. Values below `history` count as `history`.
     record : bool, default False
         Keep every step of an episode, and of the one before, for ``history``.
     """

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class PortfolioEnv(PortfolioFace, gym.Env[Any, Any]):
     """One portfolio that trades the tickers of a panel day by day.
 
-    The world is that of :class:`PortfolioVectorEnv`, and so is every number. With seed ``s + i``
+    Market, rules and numbers are those of :class:`PortfolioVectorEnv`. With seed ``s + i``
     this environment equals portfolio i of a vector environment with seed ``s``, bit for bit.
 
     Parameters
@@ -163,11 +163,12 @@ class PortfolioEnv(PortfolioFace, gym.Env[Any, Any]):
         Returns
         -------
         dict
-            ``day`` int32 ``[S + 1]`` of S steps, ``date`` and ``tickers`` lists, ``close`` float64
-            ``[S + 1, T]`` (NaN without a row); ``cash`` float64 ``[S + 1]`` and ``shares`` int32
-            ``[S + 1, T]`` when the day began, ``value`` float64 ``[S + 1]`` at its close before
-            its orders; ``bought`` and ``sold`` int32 ``[S, T]``, shares, ``stopped`` bool
-            ``[S, T]`` and ``settled`` int32 ``[S, T]``, shares of tickers that left, of each step.
+            Of an episode with S steps. By day: ``day`` int32 ``[S + 1]``, ``date`` (list) and
+            ``close`` float64 ``[S + 1, T]``, NaN without a row; ``cash`` float64 ``[S + 1]`` and
+            ``shares`` int32 ``[S + 1, T]`` at the start of the day; ``value`` float64 ``[S + 1]``
+            at its close, before its orders. By step: shares ``bought``, ``sold`` and ``settled``
+            int32 ``[S, T]``, and ``stopped`` bool ``[S, T]``. ``tickers`` is a list of T names.
+            Settled are shares of tickers that left the market.
 
         Raises
         ------

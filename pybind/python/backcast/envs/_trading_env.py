@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 class TradingEnv(TradingFace, gym.Env[Any, Any]):
     """One agent that trades in a simulated market with a limit order book.
 
-    The world is that of :class:`TradingVectorEnv`, and so is every number. With seed ``s + i`` this
+    Market, rules and numbers are those of :class:`TradingVectorEnv`. With seed ``s + i`` this
     environment equals environment i of a vector with seed ``s``, bit for bit.
 
     Parameters
@@ -203,9 +203,9 @@ class TradingVectorEnv(TradingFace, VectorEnv[Any, Any, Any]):
     ``sortino`` (annualised), ``max_drawdown``, ``turnover``, ``costs`` (fees), ``trades`` (fills),
     ``final_value`` and ``length``.
 
-    Steps release the interpreter. Pickles by its arguments: the copy has to be reset.
-    ``copy.deepcopy`` keeps the state, streams included. A reward of your own that raises ends the
-    call with its exception after the step was taken; reset the environment then.
+    Steps release the GIL. The environment pickles by its arguments: the copy has to be reset.
+    ``copy.deepcopy`` keeps the state, streams included. If a reward function raises, the step has
+    been taken, and the call raises that exception; reset the environment then.
 
     Examples
     --------

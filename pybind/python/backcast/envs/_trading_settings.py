@@ -88,9 +88,9 @@ class TradingSettings(AgentSettings, total=False):
         Set of episode seeds to draw from. The two are disjoint.
     reward : str or callable
         ``"pnl_delta"``, the default: change of equity. ``"risk_adjusted"``: minus a charge for a
-        deeper drawdown and for each fill, plus a Sharpe bonus at the end. Or a function that is
-        called once for each environment and returns the reward. That is an object to call with a
-        :class:`RewardInput`; its method ``reset(start)``, if it has one, begins an episode.
+        deeper drawdown and for each fill, plus a Sharpe bonus at the end. Or a factory, called once
+        for each environment, of a callable that takes a :class:`RewardInput` and returns the
+        reward. If the callable has a method ``reset(start)``, each episode begins by calling it.
     reward_options : dict, optional
         Parameters of a reward by name: ``"scale"`` (``"initial_equity"``, ``"currency"`` or
         ``"log_return"``), and of the risk-adjusted one ``"drawdown_penalty"``,

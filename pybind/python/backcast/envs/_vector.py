@@ -79,28 +79,28 @@ class PortfolioVectorEnv(PortfolioFace, VectorEnv[Any, Any, Any]):
     Actions are float32 or float64 ``[N, T]`` from -1 (sell ``hmax`` shares) to 1 (buy as many). An
     observation has ``day`` int32 ``[N, 1]``, ``cash`` float64 ``[N, 1]``, ``shares`` int32
     ``[N, T]``, ``avg_buy_price`` float64 ``[N, T]``, ``total_asset`` float64 ``[N, 1]`` (see
-    `valuation`), ``open`` float64 ``[N, T]`` (0 where not listed) and, where the panel has
-    indicators, ``indicators`` float64 ``[N, T, K]``; with macro tickers ``macro_open`` float64
-    ``[N, M]`` and ``macro_indicators`` float64 ``[N, M, K]``. Flat: float32
-    ``[N, T(3 + K) + M(1 + K) + 3]``.
+    `valuation`), ``open`` float64 ``[N, T]`` (0 where not listed) and, if indicators are shown,
+    ``indicators`` float64 ``[N, T, K]``; with macro tickers ``macro_open`` float64 ``[N, M]`` and,
+    if indicators are shown, ``macro_indicators`` float64 ``[N, M, K]``. Flat and without `history`:
+    float32 ``[N, T(3 + K) + M(1 + K) + 3]``.
 
     With `history` there are ``history`` float32 ``[N, T + M, H, C]`` of day-H to day-1, oldest
     first, macro tickers behind the others, columns as in the panel, and ``history_mask`` bool
-    ``[N, T + M, H]``; zeros where it is False. With ``copy=False`` they are views, not to be
-    written to, of an arena in which a step writes the newest day alone. Like the other arrays, one
-    stays unchanged until the next ``step`` or ``reset``; later it may change, also for a process
+    ``[N, T + M, H]``; zeros where it is False. With ``copy=False`` both are views of an arena in
+    which a step writes only the newest day; do not write to them. Like the other arrays, a view
+    stays unchanged until the next ``step`` or ``reset``. Later it may change, also in a process
     that was forked meanwhile.
 
     In the step that ends an episode infos hold its ``metrics``, with masks:
-    ``return``, ``sharpe`` and ``sortino`` (annualised), ``max_drawdown``, ``turnover`` (of the
-    first value), ``costs`` (fees and slippage), ``trades``, ``stop_losses``, ``final_value`` and
-    ``length``, all at the close. ``metrics_so_far`` has the metrics of episodes that something else
-    cuts.
+    ``return``, ``sharpe`` and ``sortino`` (annualised), ``max_drawdown``, ``turnover`` (a
+    multiple of the initial value), ``costs`` (fees and slippage), ``trades``, ``stop_losses``,
+    ``final_value`` and ``length``, all at the close. ``metrics_so_far`` has the metrics of episodes
+    that something else cuts.
 
     A sale is not executed if neither its proceeds nor the cash cover the fixed fee.
 
-    Steps run in the calling thread. Long ones release the interpreter. Pickles by its arguments:
-    the copy has to be reset. ``copy.deepcopy`` keeps the state, streams included.
+    Steps run in the calling thread. Long ones release the GIL. The environment pickles by its
+    arguments: the copy has to be reset. ``copy.deepcopy`` keeps the state, streams included.
 
     Examples
     --------

@@ -19,9 +19,10 @@ class Watch:
     Attributes
     ----------
     begun : tuple or None
-        Result of the last foreign reset of the environment, and its options.
+        Observation that the last foreign reset of the environment returned, and the reset's
+        options.
     unseen : bool
-        Whether an environment inside it was reset. That observation is not the outer environment's.
+        Whether an environment inside it was reset, whose observation is not the outer one's.
     """
 
     def __init__(self, env: AnyEnv) -> None:
@@ -32,7 +33,7 @@ class Watch:
             _Reset.on(layer).watchers[self] = layer is env
 
     def __enter__(self) -> bool:
-        """Begin a call whose resets are not recorded. Returns whether they would have been."""
+        """Suspend recording. Returns whether resets were recorded until now."""
         self._own += 1
         return self._own == 1
 
@@ -51,9 +52,9 @@ class _Reset:
     def __init__(self, env: Any, reset: Callable[..., Any]) -> None:  # noqa: ANN401
         self.env = env
         self.reset = reset
-        # Gymnasium's checker reads from it whether a seed is taken.
+        # Gymnasium's checker reads from the signature whether `reset` takes a seed.
         self.__signature__ = inspect.signature(reset)
-        # Whether the environment is the one that the watcher steps.
+        # Maps each watch to whether `env` is its outermost environment.
         self.watchers: weakref.WeakKeyDictionary[Watch, bool] = weakref.WeakKeyDictionary()
 
     @classmethod

@@ -128,7 +128,7 @@ class FinRLEnv(Rebuilt, Generic[Shown]):
 
     @property
     def failure_threshold(self) -> float:
-        """The value at which an episode is terminated."""
+        """The value at or below which an episode is terminated."""
         return float(self._settings["failure_threshold"])
 
     @property
@@ -346,14 +346,15 @@ class FinRLEnv(Rebuilt, Generic[Shown]):
             By ticker: ``past_ohlcv`` float64 ``[h, 5]``, ``past_indicators`` float64 ``[h, K]``,
             ``past_mask`` and ``past_days`` int32 ``[h]`` of day-h to day-1; ``current_open``,
             ``current_indicators`` float64 ``[K]``, ``current_mask`` and ``current_day``;
-            ``future_*`` of day+1 to day+future, without those behind the environment's ``days``.
-            Without a row: zeros, mask 0, day -1. Then
+            ``future_*`` of day+1 to day+future. Without a row, and in the future from the end of
+            the environment's ``days`` on: zeros, mask 0, day -1. Besides the tickers
             ``indicator_names``, ``h`` and ``future``.
 
         Raises
         ------
         EnvError
-            If there is no such ticker or day, or a ticker has the name of a part of the result:
+            If there is no such ticker or day, the window is too long, days and lists of tickers
+            differ in number, or a ticker has the name of a part of the result:
             ``indicator_names``, ``h`` or ``future``.
 
         Notes

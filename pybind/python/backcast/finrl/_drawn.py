@@ -57,7 +57,8 @@ class DrawnTransitions(StoredTransitions):
         Parameters
         ----------
         batch_size : int, optional
-            Transitions to draw, ``B``; at most as many as are stored.
+            Transitions to draw, ``B``; at most as many as are stored. By default
+            :attr:`batch_size`.
         history_length : int, default 0
             Days before a state's day, ``H``.
         future_length : int, default 0
@@ -83,8 +84,9 @@ class DrawnTransitions(StoredTransitions):
         Raises
         ------
         SampleError
-            If the buffer is empty, an index is not stored, `out` is in use, or a window is longer
-            than ``panel.longest_window`` or has no memory. The next draw then repeats this one.
+            If the buffer is empty, an index is not stored, `out` is in use, a window is longer than
+            ``panel.longest_window`` or does not fit in memory, or a ticker has the name of a part
+            of the batch in the layout ``"ticker"``. The next draw then repeats the failed one.
 
         Notes
         -----
@@ -190,8 +192,8 @@ class DrawnTransitions(StoredTransitions):
         Raises
         ------
         SampleError
-            If the transition is not stored, or one of its tickers has the name of a part of the
-            result: ``indicator_names``, ``h`` or ``future``.
+            If the transition is not stored, the window is too long, or one of the transition's
+            tickers has the name of a part of the result: ``indicator_names``, ``h`` or ``future``.
         """
         if not isinstance(next_state, bool | np.bool_):
             raise ArgumentTypeError(f"next_state is {next_state!r}; give True or False")

@@ -26,8 +26,8 @@ class History(dict[str, Any]):
 
     ``past`` is another name of ``market`` in everything that takes a key: ``[]``, ``in``, ``get``,
     ``setdefault``, ``pop``, ``update``, assignment and ``del``. Iteration, ``len``, ``keys``,
-    ``items`` and comparison show only these two keys. Copies, also pickled ones, and results of
-    ``|`` behave alike; ``dict(history)`` is a plain dict.
+    ``items`` and comparison show only ``market`` and ``macro``. Copies, also pickled ones, and
+    results of ``|`` behave alike; ``dict(history)`` is a plain dict.
     """
 
     def __missing__(self, key: str) -> Any:  # noqa: ANN401
@@ -91,7 +91,7 @@ class NestedObservations:
         columns = [panel.columns.index(name) for name in env.get_indicator_names()]
         self._shown = len(columns)
         first, end = (columns[0], columns[-1] + 1) if columns else (PRICES, PRICES)
-        # Tickers that are adjacent in the panel are a view; others are copied.
+        # Indicators whose columns are adjacent and in order are a view; others are copied.
         neighbours = columns == list(range(first, end))
         self._columns = slice(first, end) if neighbours else np.array(columns, np.intp)
 

@@ -49,7 +49,7 @@ def check_source(source: Any, what: str) -> None:  # noqa: ANN401
 
 
 def names_of(what: str, names: Iterable[str]) -> list[str]:
-    """Read a list of names, and refuse a lone one."""
+    """Read a list of names, and refuse a single str."""
     if isinstance(names, str) or not isinstance(names, Iterable):
         raise ArgumentTypeError(f'{what} is {names!r}; give a list of names, ["AAPL", "MSFT"]')
     listed = list(names)
@@ -160,7 +160,9 @@ def refuse_masked(value: Any, what: str, error: type[BackcastError]) -> None:  #
 def pairs_of(
     action: ArrayLike, shape: tuple[int, int, int], ignored: NDArray[np.bool_] | None
 ) -> NDArray[np.float64]:
-    """Read the wrapper's actions, whose first numbers the environment checks as well.
+    """Read the wrapper's actions, and check the second number of each pair.
+
+    The environment checks the first numbers.
 
     Actions of `ignored` portfolios, which are about to begin an episode, are not checked.
     """

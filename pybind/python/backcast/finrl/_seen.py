@@ -168,7 +168,7 @@ class SeenPortfolios(FinRLEnv[Any]):
         return seen
 
     def _note_ends(self, infos: dict[str, Any]) -> None:
-        """Note the tickers of episodes that this step began, after ends in it or before it."""
+        """Update the tickers after a step that ended episodes or began new ones."""
         self._tokens_before = self._tokens
         if self._vary:
             self._note_tickers()
@@ -203,7 +203,7 @@ class SeenPortfolios(FinRLEnv[Any]):
             obs = {key: values.copy() for key, values in obs.items()}
             reward, terminated, truncated = reward.copy(), terminated.copy(), truncated.copy()
         if not self._indicators:
-            # Observations leave out empty parts, which no space can have; states have them.
+            # Observations have no empty parts, since no space can have them; states do.
             obs = {**obs, "indicators": np.zeros((*obs["open"].shape, 0))}
         outcome = (reward, terminated, truncated)
         state = state_of(obs, outcome, self._names(), self._batch.counts(), self._fixed)

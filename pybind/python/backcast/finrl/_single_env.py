@@ -62,15 +62,17 @@ class FastFinRL(FinRLEnv[State]):
         Draw the tickers instead, in every episode, until a reset names others.
     stop_loss_day : {"same", "next", "same_always"}
         Check stop losses right after the orders of a day, or on the next day before it is observed,
-        which is look-ahead. By ``"same"`` the low of a day on which shares were added is ignored,
-        as it may precede the purchase; ``"same_always"`` compares it, as FastFinRL's single class.
+        which is look-ahead. With ``"same"`` the low of a day on which shares were added is ignored,
+        as it may precede the purchase; ``"same_always"`` compares it, as FastFinRL's single class
+        does.
     indicator_lag : int, default 1
         Days by which indicators are older than the open. 0, as in FastFinRL, is look-ahead.
     valuation : {"open", "close"}, optional
         Price at which ``total_asset`` values holdings. By default the open, or the close if
         `indicator_lag` is 0.
     history_length : int, default 0
-        Days with a row of every ticker before the first of an episode, where the data allow it.
+        Days before the first day of an episode on which every ticker has a row, where the data
+        allow it.
     days : (int, int), optional
         Days to use, half open; all when left out.
     max_episode_steps : int, optional
@@ -82,8 +84,8 @@ class FastFinRL(FinRLEnv[State]):
     tradable : array_like of bool, shape (tickers, days) or (tickers,), optional
         Mask of the panel's tickers and days that can be traded.
     delisting : {"settle", "hold"}
-        A holding whose ticker has its last row before the market ends is turned into cash at that
-        close, without a fee, or kept at it and not sold.
+        Policy for a holding whose ticker has its last row before the market ends: turn it into cash
+        at the close of that row, without a fee, or keep it, valued at that close and not sold.
     initial_shares : mapping of str to int, optional
         Shares held at the start of an episode, of the tickers that it trades.
     generator : {"splitmix64", "mt19937"}
@@ -100,16 +102,16 @@ class FastFinRL(FinRLEnv[State]):
 
     Notes
     -----
-    A state in the form ``json``: ``day``, ``day_idx``, ``date``, ``done``, ``terminal``, ``seed``
-    (after a reset: the one given last, which random numbers go on from) and ``reward``;
-    ``portfolio`` with ``cash``, ``total_asset`` and ``holdings``
-    ``{ticker: {"shares", "avg_buy_price"}}``; ``market`` and ``macro``
-    ``{ticker: {"open", "indicators"}}``; ``info`` with ``loss_cut_amount``, ``n_trades`` and
-    ``num_stop_loss``; ``debug`` ``{ticker: {"fill_price", "cost", "quantity"}}``, of each ticker
-    the price of its last fill, the fees and the net quantity of all: an order and a stop loss of
-    one step add up. In the form ``vec``: the keys of :class:`VecFastFinRL` without the leading
-    axis, ``date`` and ``seed``. Everything is in the order of the tickers that the reset named,
-    actions too.
+    A state in the form ``json`` has ``day``, ``day_idx``, ``date``, ``done``, ``terminal``,
+    ``terminated``, ``truncated`` and ``reward``; after a reset ``seed``, the one given last, whose
+    random numbers continue; at the end of an episode ``metrics``; ``portfolio`` with ``cash``,
+    ``total_asset`` and ``holdings`` ``{ticker: {"shares", "avg_buy_price"}}``; ``market`` and, with
+    macro tickers, ``macro`` ``{ticker: {"open", "indicators"}}``; ``info`` with counts such as
+    ``loss_cut_amount``, ``n_trades`` and ``num_stop_loss``; and ``debug``
+    ``{ticker: {"fill_price", "cost", "quantity"}}``: the price of the ticker's last fill in the
+    step, and the fees and net quantity of all its fills. In the form ``vec``: the keys of
+    :class:`VecFastFinRL` without the leading axis, ``date`` and ``seed``. Everything is in the
+    order of the tickers that the reset named, actions too.
 
     Examples
     --------
@@ -192,8 +194,8 @@ class FastFinRL(FinRLEnv[State]):
             Seed of the random numbers; -1: random; None: they continue, and the state shows the
             seed that they continue from.
         shifted_start : int, default 0
-            Days by which the first day that the episode could start on is later. Where tickers are
-            drawn, they are drawn from those that have such a day left.
+            Days by which the earliest possible first day of the episode is moved later. Where
+            tickers are drawn, they are drawn from those that have such a day left.
         options : mapping, optional
             ``"start_day"``: an int, where to begin instead of on a drawn day.
 

@@ -63,7 +63,7 @@ def state_of(
 
 
 def rows_of(state: State) -> list[State]:
-    """Split a state into one dict per portfolio; single numbers become Python's."""
+    """Split a state into one dict per portfolio; scalars become Python numbers."""
     count = len(state["day"])
     return [row_of(state, at) for at in range(count)]
 

@@ -100,7 +100,7 @@ class StoredTransitions:
         StorageError
             If it cannot be read.
         CorruptError
-            If it is cut, changed or something else.
+            If it is cut, changed, or was not written by :meth:`save`.
         PanelError, SchemaError
             If its transitions are of another market, or of other sizes. In each case what was
             stored stays.
@@ -140,7 +140,7 @@ class StoredTransitions:
 
     @property
     def transition_bytes(self) -> int:
-        """Memory of one transition."""
+        """Memory of one transition, in bytes."""
         return self._ring.transition_bytes
 
     @property
@@ -167,7 +167,7 @@ class StoredTransitions:
         return joined
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Attach to it again, as a shallow copy does."""
+        """Attach to a named buffer again, as a shallow copy does."""
         return self.__copy__()
 
     def __len__(self) -> int:

@@ -78,15 +78,16 @@ class VecFastFinRL(SeenPortfolios):
         Draw the tickers instead, for every episode of every portfolio.
     stop_loss_day : {"same", "next", "same_always"}
         Check stop losses right after the orders of a day, or on the next day before it is observed,
-        as FastFinRL's vectorised class does, which is look-ahead. By ``"same"`` the low of a day on
-        which shares were added is ignored; ``"same_always"`` compares it.
+        as FastFinRL's vectorised class does, which is look-ahead. With ``"same"`` the low of a day
+        on which shares were added is ignored; ``"same_always"`` compares it.
     indicator_lag : int, default 1
         Days by which indicators are older than the open. 0, as in FastFinRL, is look-ahead.
     valuation : {"open", "close"}, optional
         Price at which ``total_asset`` values holdings. By default the open, or the close if
         `indicator_lag` is 0.
     history_length : int, default 0
-        Days with a row of every ticker before the first of an episode, where the data allow it.
+        Days before the first day of an episode on which every ticker has a row, where the data
+        allow it.
     days : (int, int), optional
         Days to use, half open; all when left out.
     max_episode_steps : int, optional
@@ -98,8 +99,8 @@ class VecFastFinRL(SeenPortfolios):
     tradable : array_like of bool, shape (tickers, days) or (tickers,), optional
         Mask of the panel's tickers and days that can be traded.
     delisting : {"settle", "hold"}
-        A holding whose ticker has its last row before the market ends is turned into cash at that
-        close, without a fee, or kept at it and not sold.
+        Policy for a holding whose ticker has its last row before the market ends: turn it into cash
+        at the close of that row, without a fee, or keep it, valued at that close and not sold.
     initial_shares : mapping of str to int, optional
         Shares held at the start of an episode, of the tickers that a portfolio trades in it.
     generator : {"splitmix64", "mt19937"}
@@ -352,7 +353,7 @@ class VecFastFinRL(SeenPortfolios):
         Parameters
         ----------
         enabled : bool
-            Episodes that are done already begin again with the next step.
+            Whether they do. If so, episodes that are done already begin again with the next step.
 
         Raises
         ------
@@ -387,7 +388,7 @@ class VecFastFinRL(SeenPortfolios):
         return twin
 
     def _wrap(self, mode: Mode, play_on: bool) -> None:
-        """Hand the portfolios to a wrapper, which sets mode and sizes."""
+        """Hand the portfolios to a wrapper, which sets the mode and fixes the sizes."""
         self._settings["play_on"] = play_on
         self._mode, self._wrapped = mode, True
         self._adopt(PortfolioBatch(self._panel, self.num_envs(), self._modal()))
