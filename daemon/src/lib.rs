@@ -1,9 +1,9 @@
-//! The `backcast` command line as a library: create, list, inspect and collect shared segments.
+//! The `backcast` command line as a library, the daemon of a directory, and its client.
 //!
 //! The cargo binary calls [`run`], and the wheel's console script [`run_with`]. Neither ends the
 //! process, except that `demo` replaces the process of [`run`] by Python. Results go to `out`,
 //! everything else to `err`. The return value is the exit status: 0 done, 1 found problems, 2 wrong
-//! usage, 3 no such object, or an export that misses rows.
+//! usage, 3 no such object, or an export that misses rows, 128 plus the number of a signal.
 //!
 //! ```
 //! use std::ffi::OsString;

@@ -1,4 +1,4 @@
-//! Writes all rows as a table of text, one cell per element.
+//! Writes the rows that an export reads from a ring as CSV, one cell per element.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};

@@ -123,7 +123,7 @@ pub enum ImportError {
          from .npz, or a Minari dataset"
     )]
     NotARing { path: PathBuf, what: String },
-    /// The file has a newer format.
+    /// The file has a format version that this build does not read.
     #[error("{path} was exported in format {found}; this build reads formats up to {supported}")]
     WrongVersion { path: PathBuf, found: u64, supported: u32 },
     /// The file describes an impossible ring.
@@ -138,7 +138,7 @@ pub enum ImportError {
     /// A complete file of an unsupported kind.
     #[error("{path} is not supported: {what}")]
     NotRead { path: PathBuf, what: String },
-    /// The file does not have a name to leave out.
+    /// A name that is to be left out is not in the file.
     #[error("cannot leave out `{name}`, which {path} does not have: it has {known}")]
     NotThere { path: PathBuf, name: String, known: String },
     /// Part of an exported table was to be left out.
@@ -164,7 +164,7 @@ pub enum ImportError {
     Interrupted,
 }
 
-/// Returns the remedy for a column that no ring can have. A file cannot rename it.
+/// Returns the remedy for a column whose name is reserved, else an empty text.
 fn or_leave_out(source: &SchemaError) -> String {
     match source {
         SchemaError::Reserved { name } => format!(

@@ -9,9 +9,9 @@ use thiserror::Error;
 /// Format of a file that is written or read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Table of all rows as stored: `lane`, `seq`, `episode`, `t`, `flags`, then the ring's
-    /// columns, with arrays as fixed-size lists. The file describes its ring, so that an import
-    /// restores it exactly.
+    /// Table of the exported rows as stored: `lane`, `seq`, `episode`, `t`, `flags`, then the
+    /// ring's columns, with arrays as fixed-size lists. The file describes its ring, so that an
+    /// import restores it exactly.
     Parquet,
     /// Table as text, one column per element: `obs[0]`, `obs[1]`. Write only.
     Csv,

@@ -10,8 +10,9 @@ use crate::options::ImportOptions;
 use crate::report::ImportReport;
 use crate::{minari, npz, table};
 
-/// Makes a ring from a file. The ring gets its name when it is complete; an error leaves no ring.
-/// A killed import leaves an unnamed ring, which [`collect`](backcast_core::collect_garbage) removes.
+/// Makes a ring from a file. The ring gets its name when it is complete; an error leaves no ring. A
+/// killed import leaves an unnamed ring, which [`collect_garbage`](backcast_core::collect_garbage)
+/// removes.
 pub fn import(
     from: &Path,
     format: Format,

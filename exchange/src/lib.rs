@@ -1,6 +1,6 @@
 //! Exports rings to file formats of other programs, and imports rings from them.
 //!
-//! - [`export`]: writes a ring or a snapshot as a [Parquet](Format::Parquet) table of all rows, the
+//! - [`export`]: writes a ring or a snapshot as a [Parquet](Format::Parquet) table of rows, the
 //!   same table as [CSV](Format::Csv), or a [Minari](Format::Minari) dataset of episodes;
 //! - [`import`]: restores a ring exactly from such a Parquet table, or makes one from a Minari
 //!   dataset or from [NumPy arrays](Format::Npz) of plain steps;

@@ -162,8 +162,8 @@ impl<'a> ImportOptions<'a> {
     }
 
     /// Leaves out arrays of a `.npz` or columns of a Minari dataset, such as ones that a ring
-    /// cannot hold. Everything below a name is left out too. Both the file's and the ring's names
-    /// work. An exported Parquet table is imported whole.
+    /// cannot hold. Everything below a name is left out too. A dataset's columns have the ring's
+    /// names; for a `.npz`, the file's names work too. An exported Parquet table is imported whole.
     pub fn leave_out<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.leave_out = LeaveOut::of(names.into_iter().map(Into::into).collect());
         self

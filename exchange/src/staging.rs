@@ -112,7 +112,7 @@ pub struct UnfinishedExport {
 pub fn unfinished_exports(folder: &Path) -> io::Result<Vec<UnfinishedExport>> {
     visit_unfinished(folder, |staging, _| {
         if !exists(&staging.join(NEW)) && !exists(&staging.join(OLD)) {
-            // Locking an empty folder made this lock file.
+            // The folder was empty until the lock file was created in it.
             let _ = fs::remove_file(staging.join(LOCK));
         }
         true

@@ -10,7 +10,7 @@ use std::{
 
 use crate::unfinished::{self, SUFFIX};
 
-/// Maximum temporary files of a write, if collectors remove them before they are locked.
+/// Maximum attempts to create and lock a temporary file.
 const ATTEMPTS: u32 = 64;
 
 /// Writes a file with `write`, so that `path` has the old content or all of the new one. Writes a
@@ -51,7 +51,7 @@ fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
         name.push(format!(".{}.{}{SUFFIX}", process::id(), CALLS.fetch_add(1, Relaxed)));
         let beside = folder_of(path).join(name);
         let file = match OpenOptions::new().write(true).create_new(true).open(&beside) {
-            // Left by a killed process that had the same number.
+            // Left by a killed process that had the same process ID.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
             file => file?,
         };

@@ -91,7 +91,8 @@ pub(crate) fn frame(layout: &BatchLayout, rows: u64, places: &[BodyPlace], body:
     frame
 }
 
-/// Returns the tail of a file: places of the batches and the schema.
+/// Returns the tail of a file: the end-of-stream marker, and a footer with the schema and the
+/// places of the batches.
 pub(crate) fn tail(schema: &Schema, batches: &[BatchBlock]) -> Vec<u8> {
     let blocks: Vec<Block> = batches
         .iter()
@@ -112,7 +113,7 @@ pub(crate) fn tail(schema: &Schema, batches: &[BatchBlock]) -> Vec<u8> {
     let footer = footer.finish();
     fbb.finish(footer, None);
     let footer = fbb.finished_data();
-    // An empty message ends the stream. The footer is found from the end.
+    // An empty message ends the stream. Readers find the footer from the end of the file.
     let mut tail = [CONTINUATION, [0; 4]].concat();
     tail.extend_from_slice(footer);
     tail.extend_from_slice(&i32::try_from(footer.len()).unwrap_or(i32::MAX).to_le_bytes());

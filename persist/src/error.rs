@@ -1,4 +1,4 @@
-//! Errors: one enum per operation, and one that all share.
+//! Errors of saves and of loads, and the errors of the store that both share.
 #![expect(missing_docs, reason = "the messages show the fields")]
 
 use std::io;
@@ -22,7 +22,7 @@ pub enum StoreError {
          front, as in `pong` or `pong@epoch-10`"
     )]
     BadName { what: &'static str, name: String, reason: &'static str, limit: usize },
-    /// No such ring or snapshot was saved.
+    /// The store has no such ring or snapshot.
     #[error(
         "{what} `{name}` is not in the store {}{}",
         store.display(),
@@ -90,7 +90,7 @@ pub enum StoreError {
         /// Damage of each manifest.
         damages: Vec<Damage>,
     },
-    /// The store has a newer format.
+    /// A manifest has another format version.
     #[error(
         "{} has version {found}, this program knows version {known}; use the program that saved \
          it, or a newer one",
@@ -192,7 +192,7 @@ pub enum SaveError {
     Cancelled,
 }
 
-/// Error of loading a snapshot. No ring was made or replaced.
+/// Error of loading or verifying a snapshot. No ring and no parameters were made or replaced.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum LoadError {

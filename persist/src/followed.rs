@@ -16,8 +16,8 @@ pub(crate) struct Followed {
     pub(crate) keep_ns: Option<u64>,
 }
 
-/// Position of a lane. Of the `next - begin` rows handled, `lapped` were overwritten and the others
-/// are in files.
+/// Position of a lane. Of the `next - begin` rows handled, `lapped` were overwritten or dropped,
+/// and the others were saved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FollowedLane {
@@ -67,7 +67,7 @@ impl Followed {
 }
 
 impl FollowedLane {
-    /// Returns the rows written, including those removed since.
+    /// Returns the rows saved, including those removed since.
     pub(crate) fn persisted(&self) -> u64 {
         self.next.saturating_sub(self.begin).saturating_sub(self.lapped)
     }

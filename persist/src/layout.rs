@@ -43,7 +43,7 @@ impl FileColumn {
     }
 }
 
-/// Columns of a batch: `lane`, the built-in ones, the user's.
+/// Columns of a batch. A batch of rows has `lane`, the built-in columns and the user's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BatchLayout {
     pub(crate) columns: Vec<FileColumn>,

@@ -1,7 +1,7 @@
 //! Learned columns of a snapshot.
 //!
-//! Like priorities, a table is saved whole with each snapshot, in files of its own, since learners
-//! change it everywhere.
+//! Like priorities, a table is saved whole with each snapshot but the live one, in files of its
+//! own, since learners change it everywhere.
 
 use backcast_core::{DType, Filling, LaneValues, LearnedState};
 
@@ -75,7 +75,7 @@ fn write(
     Ok(())
 }
 
-/// Restores a table in a ring that is being filled. `lanes` are the lanes of the ring.
+/// Restores a table in a ring that is being filled. `lanes` is the number of lanes of the ring.
 pub(crate) fn load(
     filling: &mut Filling<'_>,
     table: &SavedLearned,

@@ -34,8 +34,8 @@ impl fmt::Display for LeftOutTable {
 pub(crate) struct UnsavedParts(Vec<LeftOutTable>);
 
 impl UnsavedParts {
-    /// Returns the state of a table. Leaves out one that is locked or cannot be opened, and returns
-    /// `None`. Fails with any other error, such as one that every table would have.
+    /// Returns the state of a table. Returns `None` and lists the table if the error is about this
+    /// one table: it is locked, damaged or unreadable. Fails with any other error.
     pub(crate) fn unless_read<T, E: TableFailure>(
         &mut self,
         table: String,

@@ -95,11 +95,11 @@ impl<'a> LoadOptions<'a> {
 
 impl Store {
     /// Makes a ring from `"pong@epoch-10"`, or from the newest snapshot of `"pong"`. Sequence
-    /// numbers, episodes, flags, priorities and claims are as they were: a sampler of the same seed
-    /// draws the same. The rate limiter keeps its limits and counts. Writers continue after the
-    /// newest row. Every byte that is read is checked.
+    /// numbers, episodes, flags, priorities, learned values and claims are as they were: a sampler
+    /// of the same seed draws the same. The rate limiter keeps its limits and counts. Writers
+    /// continue after the newest row. Every byte that is read is checked.
     ///
-    /// Needs memory for one batch beside the ring. O(bytes).
+    /// Needs memory for one batch and one table beside the ring. O(bytes).
     pub fn load(&self, spec: &str, options: LoadOptions<'_>) -> Result<Ring, LoadError> {
         Ok(self.load_with_state(spec, options)?.0)
     }
@@ -228,12 +228,13 @@ impl Store {
         Ok(saved.arrays.iter().map(|array| array.name.clone()).collect())
     }
 
-    /// Makes parameters from those that were saved as `params` with the snapshot
-    /// `"pong@epoch-10"`, or with the newest one of `"pong"`. The version and the bytes are as they
-    /// were; no handle is the publisher. Every byte is checked first.
+    /// Makes parameters from those that were saved as `params` with the snapshot `"pong@epoch-10"`,
+    /// or with the newest one of `"pong"`. The version and the bytes are as they were; no handle is
+    /// the publisher. Every byte that is read is checked first.
     ///
-    /// Uses only the name, the base directory, the behaviour for a taken name and the lifetime from
-    /// `options`. Needs memory for one version. O(bytes).
+    /// Of `options`, only the name, the base directory, the behaviour for a taken name, the
+    /// lifetime and the progress callback count; the callback may stop the wait for a lock. Needs
+    /// memory for one version. O(bytes).
     pub fn load_params(
         &self,
         spec: &str,
@@ -276,7 +277,7 @@ fn saved_params<'a>(
     })
 }
 
-/// Returns whether a ring in shared memory is the current snapshot of its name.
+/// Returns whether a ring in shared memory is a copy of the snapshot `found`.
 fn is_of(there: &Ring, found: &Snapshot) -> bool {
     there.is_snapshot() && there.snapshot_of() == identity(found)
 }
@@ -343,7 +344,7 @@ impl Fill<'_, '_> {
     ) -> Result<(), NotFilled> {
         let places = file.body(batch, &mut self.body)?;
         let (skip, count) = (size(rows.start - batch.first), size(rows.end - rows.start));
-        // The rows fit the lane, and their bytes are in the body.
+        // In a checked manifest the rows fit the lane, and their bytes are in the body.
         let columns = || places.iter().zip(&self.layout.columns).skip(1);
         self.bools.resize(columns().count(), Vec::new());
         for ((place, column), bools) in columns().zip(&mut self.bools) {

@@ -252,7 +252,7 @@ impl Manifest {
         self.rings.retain(|ring| snapshots.iter().any(|snapshot| snapshot.ring == ring.uuid));
     }
 
-    /// Describes the first invalid part. Returns `None` if every number is consistent.
+    /// Describes the first invalid part. Returns `None` if there is none.
     pub(crate) fn problem(&self, name: &str) -> Option<String> {
         if self.name != name {
             return Some(format!("its name is `{}`", self.name));

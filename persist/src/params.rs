@@ -15,8 +15,8 @@ use crate::manifest::{SavedParams, params_layout};
 use crate::storage::Storage;
 use crate::store::NameFolder;
 
-/// Returns the parameters to save with the columns of their files. Refuses those without a name of
-/// their own, and arrays that Arrow cannot hold.
+/// Returns the parameters to save with the columns of their files. Refuses parameters without a
+/// name or given twice, and arrays that Arrow cannot hold.
 pub(crate) fn checked<'a>(
     params: &[&'a Params],
 ) -> Result<Vec<(&'a Params, &'a str, BatchLayout)>, SaveError> {
@@ -63,8 +63,8 @@ pub(crate) fn save<'a>(
     Ok(files)
 }
 
-/// Makes parameters of that name from saved ones, whose shape is `shape`. Every byte is checked
-/// first.
+/// Makes parameters of that name from saved ones, whose shape is `shape`. Every byte that is read
+/// is checked first.
 pub(crate) fn load(
     name: &str,
     (saved, shape): (&SavedParams, &ParamsShape),

@@ -1,4 +1,4 @@
-//! Error of reading a file of a store, which is damage only if the file says so.
+//! Error of reading a file of a store: damage of the file, or a failure of the system.
 
 use std::io;
 use std::path::{Path, PathBuf};

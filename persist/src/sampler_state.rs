@@ -94,7 +94,7 @@ struct SavedHindsight {
     desired: String,
 }
 
-/// Returns the stride that draws every window, and the learners that draw every batch.
+/// Returns the default of `stride` and of `world_size`.
 fn every() -> u32 {
     1
 }
@@ -122,8 +122,8 @@ const DISCOUNT: &str = "discount";
 
 /// Version of the algorithm: Philox 4x32-10, counted by batch, item and attempt.
 const DRAWS: u32 = 1;
-/// Version of the same algorithm for windows on a stride, to which the windows that end with an
-/// episode belong. States of version 1 left those out; they are continued with them.
+/// Version for windows on a stride: the same algorithm, which also draws windows that end with an
+/// episode. States of version 1 left those out; a restored state draws them.
 const STRIDED_DRAWS: u32 = 2;
 
 /// JSON that is not a sampler's state, or has an unknown version of draws.

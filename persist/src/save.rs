@@ -37,7 +37,7 @@ pub struct SaveOptions<'a> {
     params: Vec<&'a Params>,
     wait: Duration,
     progress: Option<OnProgress<'a>>,
-    /// Ends waits, and not the save.
+    /// Returns whether to end waits although the caller has not cancelled the save.
     pub(crate) hurry: Option<&'a (dyn Fn() -> bool + Sync)>,
     /// Periodic snapshots to keep.
     pub(crate) keep_newest: Option<usize>,
@@ -90,8 +90,8 @@ impl<'a> SaveOptions<'a> {
         self
     }
 
-    /// Sets the parameters to save with the snapshot: the version of each that is the newest when
-    /// the save begins.
+    /// Sets the parameters to save with the snapshot: the newest version of each once the save has
+    /// locked the store.
     pub fn params(mut self, params: impl IntoIterator<Item = &'a Params>) -> Self {
         self.params = params.into_iter().collect();
         self
@@ -149,12 +149,13 @@ pub struct SaveReport {
 }
 
 impl Store {
-    /// Saves a ring as `name@label`. Writers go on meanwhile. The snapshot has the rows that were
-    /// published when the save began. It has the tables as they were then, the limits and counts of
-    /// the rate limiter, and the parameters given in `options`. It shares rows with earlier
-    /// snapshots of the ring. A table that stays locked by a stopped process, or that is damaged,
-    /// is left out, and the report says so. When this returns, the snapshot is on disk. After an
-    /// error or a kill at any moment, earlier snapshots are unchanged.
+    /// Saves a ring as `name@label`. Writers go on meanwhile. The save waits for the lock of the
+    /// store, reads the parameters given in `options` and the tables, and then copies the rows
+    /// published by then. The snapshot also has the limits and counts of the rate limiter. It
+    /// shares rows with earlier snapshots of the ring. A table that stays locked by a stopped
+    /// process, or that is damaged, is left out, and the report says so. When this returns, the
+    /// snapshot is on disk. After an error or a kill at any moment, earlier snapshots are
+    /// unchanged.
     ///
     /// Needs memory for one batch, for the tables, and for one version of parameters. O(bytes not
     /// yet saved).
@@ -203,8 +204,9 @@ impl Store {
         let at = known(&folder, ring, &uuid, &mut next)?;
         let place = (self.storage(), &folder);
         let params = params::save(&given, place, next.generation + 1)?;
-        // Before the rows: rows of a pass are older than the end of the saved ones, and no leaf or
-        // value of a saved row is overwritten with that of a newer row.
+        // Read the tables before the rows. Then every row of a pass is older than the end of the
+        // saved rows, and no value of a saved row was replaced with that of a newer row in its
+        // slot.
         let (claims, no_claims) = tables::claims(ring)?;
         let prepared = prepare_tables(ring, &mut options)?;
         let PreparedTables { states, layouts, mut left_out } = prepared;

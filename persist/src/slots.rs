@@ -77,7 +77,7 @@ impl FoundSlots {
             Ok(Some(manifest)) => self.good.push((slot, manifest)),
             Ok(None) => return Ok(false),
             Err(Unusable::Damaged(kind)) => self.damages.push(Damage { file: path, kind }),
-            // The other manifest would be older than the current one, without need.
+            // Do not fall back to the other manifest, which may be older: a later read may succeed.
             Err(Unusable::Unread(source)) if IoCause::of(&source).is_of_process() => {
                 return Err(StoreError::io("read", &path)(source));
             }
@@ -162,7 +162,7 @@ pub(crate) fn write(
     })
 }
 
-/// Returns whether a file of the directory was left by a killed process.
+/// Returns whether a name is that of a temporary manifest.
 pub(crate) fn is_leftover(name: &str) -> bool {
     SLOTS.iter().any(|slot| name.starts_with(slot) && name.len() > slot.len())
 }

@@ -47,7 +47,7 @@ impl fmt::Display for SnapshotSpec {
     }
 }
 
-/// Refuses names that no object could have.
+/// Refuses an invalid name or label.
 pub(crate) fn check_name(what: &'static str, name: &str) -> Result<(), StoreError> {
     match name_problem(name) {
         Some(reason) => {
@@ -59,7 +59,7 @@ pub(crate) fn check_name(what: &'static str, name: &str) -> Result<(), StoreErro
 
 /// Label of the snapshot of a followed ring.
 pub(crate) const LIVE: &str = "live";
-/// Label of the last snapshot of the previous followed ring of the name.
+/// Label of the last live snapshot of the previous ring of the name.
 pub(crate) const BEFORE: &str = "before";
 /// Prefix of the labels of periodic snapshots.
 pub(crate) const ROLLING: &str = "auto-";

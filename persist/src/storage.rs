@@ -29,7 +29,7 @@ pub trait Storage: fmt::Debug + Send + Sync {
     /// Forces the entries of a directory to disk.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
     /// Locks a file, creating it if needed, until the guard is dropped or the process ends. Returns
-    /// `None` if another process has the lock.
+    /// `None` if another lock conflicts.
     fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Option<Box<dyn LockGuard>>>;
     /// Returns the processes whose locks refuse a lock of this kind, where the system reports them.
     /// For messages.
@@ -183,7 +183,7 @@ impl LockGuard for DiskLock {}
 
 impl Drop for DiskLock {
     fn drop(&mut self) {
-        // Closing alone is too late if a child has the descriptor too.
+        // Closing alone would not unlock while a child has the descriptor too.
         if self.pid == std::process::id() {
             let _ = flock(&self.file, FlockOperation::Unlock);
         }

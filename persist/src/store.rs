@@ -167,7 +167,7 @@ impl Store {
     ) -> Result<RemoveReport, StoreError> {
         let spec: SnapshotSpec = spec.parse()?;
         let folder = self.folder(&spec.name)?;
-        // Check before locking, since the lock would create the directory.
+        // Check before locking, since the lock creates a file.
         folder.read()?.ok_or_else(|| self.not_found(&spec, None))?;
         let waiting = RefCell::new(waiting);
         let stops = || (waiting.borrow_mut())().is_break();
@@ -311,8 +311,8 @@ impl NameFolder<'_> {
     }
 
     /// Keeps files from being removed while they are read. Readers share the lock; removers only
-    /// try it. Returns `None` if the directory is not writable: then its files cannot be removed
-    /// either. `stops` is asked during the wait for a remover, and may end it.
+    /// try it. Returns `None` if this user cannot write the directory, so that no lock can be
+    /// created. `stops` is called during the wait for a remover, and may end it.
     pub(crate) fn lock_for_reading(
         &self,
         stops: &dyn Fn() -> bool,

@@ -1,7 +1,7 @@
-//! Tables of a snapshot: priorities, and learned columns.
+//! Tables of a snapshot: priorities, learned columns and claims; and its rate limiter.
 //!
-//! A table of priorities is saved whole with each snapshot, in files of its own, since learners
-//! change it everywhere.
+//! A table of priorities is saved whole with each snapshot but the live one, in files of its own,
+//! since learners change it everywhere.
 
 use std::time::Duration;
 
@@ -21,7 +21,8 @@ use crate::storage::Storage;
 use crate::store::NameFolder;
 use crate::waiting::Stops;
 
-/// Longest wait for processes that have tables locked, which a change does for microseconds.
+/// Maximum wait for tables that other processes have locked. A change holds the lock for
+/// microseconds.
 const TABLE_WAIT: Duration = Duration::from_secs(5);
 /// Bytes of a row in a column of a table's file.
 const WORD: usize = size_of::<u64>();
@@ -44,8 +45,8 @@ pub(crate) struct PreparedTables {
 /// States of the tables of priorities and of learned columns.
 type TableStates = (Vec<TableState>, Vec<LearnedState>);
 
-/// Reads the tables of a ring but those of claims. Waits at most `limit`, and at most
-/// [`TABLE_WAIT`], for processes that have some locked. Fails if this process ran out of something.
+/// Reads the tables of priorities and of learned columns. Waits for locked tables up to the shorter
+/// of `limit` and [`TABLE_WAIT`]. Fails if this process ran out of something.
 pub(crate) fn prepare(
     ring: &Ring,
     limit: Duration,
@@ -149,7 +150,7 @@ fn put(column: &mut [u8], values: impl Iterator<Item = u64>) {
     }
 }
 
-/// Restores a table in a ring that is being filled. `lanes` are the lanes of the ring.
+/// Restores a table in a ring that is being filled. `lanes` is the number of lanes of the ring.
 pub(crate) fn load(
     filling: &mut Filling<'_>,
     table: &SavedTable,

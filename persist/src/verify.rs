@@ -59,8 +59,8 @@ impl Store {
             .iter()
             .filter(|snapshot| spec.label.as_ref().is_none_or(|label| *label == snapshot.label))
             .collect();
-        // A manifest that was not read is in the report. It is an error only if it may have all
-        // that was asked for.
+        // A manifest that was not read is in the report. It is an error only if the label was not
+        // found, since that manifest may have it.
         if spec.label.is_some() && wanted.is_empty() {
             self.find(&spec, &slots)?;
         }

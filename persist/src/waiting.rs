@@ -1,14 +1,13 @@
-//! Ends of the waits of an operation: the function of its caller that is told of progress, or a
-//! follower that is to end.
+//! Ends the waits of an operation: its progress callback stops it, or a follower is to end.
 
 use std::cell::{Cell, RefCell};
 
 use backcast_files::{OnProgress, Progress};
 
-/// Ends of the waits of one operation.
+/// Conditions that end the waits of one operation.
 pub(crate) struct Stops<'a, 'p> {
     progress: RefCell<Option<&'a mut OnProgress<'p>>>,
-    /// Returns whether waits are to end, and the operation to go on without what it waits for.
+    /// Returns whether waits are to end although the caller has not cancelled the operation.
     hurry: Option<&'a (dyn Fn() -> bool + Sync)>,
     cancelled: Cell<bool>,
 }

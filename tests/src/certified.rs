@@ -77,7 +77,8 @@ fn ends(lane: u32, seq: u64) -> (bool, bool) {
     (last && !odd, last && odd)
 }
 
-/// Appends rows to all lanes of a new writer, in `next_step` mode, until `stop` is set.
+/// Appends rows to all lanes of a new writer, in `next_step` mode, until `go_on` returns false.
+/// Returns the number of steps.
 pub fn write(
     ring: &Ring,
     writer: &mut Writer,
@@ -179,7 +180,7 @@ impl<'a> Arrays<'a> {
         })
     }
 
-    /// Returns the number of rows of item `b`, or the first error in them.
+    /// Returns the number of rows of item `b`, or `None` if one of them is wrong.
     fn check(&self, b: usize, lane: u32, seq: u64) -> Option<u64> {
         let t = seq % length(lane);
         let left = length(lane) - 1 - t;

@@ -11,7 +11,8 @@ const WATCHDOG: Duration = Duration::from_secs(120);
 /// Private memory that [`limit_memory`] leaves a process; the tested objects have some KiB.
 pub const MEMORY_LIMIT_BYTES: u64 = 1 << 30;
 
-/// Watchdog: ends the process with the name of a case that hangs.
+/// Starts a watchdog, which ends the process and prints the name of a case that hangs. Returns the
+/// sender of the names of cases.
 #[must_use]
 pub fn watch() -> Sender<String> {
     let (sender, receiver) = channel::<String>();

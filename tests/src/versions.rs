@@ -29,7 +29,7 @@ pub fn fill(arrays: &mut ParamsArrays, version: u64, life: u64) -> Result<(), Pa
     Ok(())
 }
 
-/// Returns whether all words belong to one version, and to this one.
+/// Returns whether the words and their checksum all belong to `version`.
 #[must_use]
 pub fn is_whole(head: &[u64], words: &[u64], check: &[u64], version: u64) -> bool {
     let [found, life] = *head else { return false };

@@ -16,7 +16,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tempfile::TempDir;
 
-/// The most that a ring can have: a clear takes long enough that kills come between two of them.
+/// Maximum lanes of a ring: a clear takes long enough that some kills come between two lanes.
 const LANES: u32 = 4_096;
 /// Rows appended to each lane before a kill.
 const ROWS: u64 = 5;

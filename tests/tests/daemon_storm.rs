@@ -29,7 +29,7 @@ const WATCHDOG: Duration = Duration::from_secs(120);
 /// A child process that does not outlive the test.
 struct Victim {
     child: Child,
-    /// Its closing tells a daemon that the test is gone.
+    /// The daemon sees it close when the test is gone.
     _stdin: Option<ChildStdin>,
 }
 

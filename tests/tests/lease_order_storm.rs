@@ -30,7 +30,7 @@ const LANE_CAPACITY: u64 = 1024 - 16;
 const READERS: u64 = 3;
 /// Time after which the short form ends, once every case has occurred.
 const SHORT: Duration = Duration::from_secs(8);
-/// Time for which a reader is stopped behind the writer.
+/// Time for which a reader stays stopped after the writer has passed its pin.
 const MOMENT: Duration = Duration::from_millis(20);
 /// Time after which the storm fails if some case has not occurred.
 const WATCHDOG: Duration = Duration::from_secs(120);

@@ -1,6 +1,6 @@
 //! Publishers and readers of parameters are killed at random moments, over and over: no reader
-//! finds a torn or an older version, and each successor continues after the last whole one. Copies
-//! that are not validated are torn, so that the check can fail.
+//! finds a torn or an older version, and each successor continues after the last whole one. As a
+//! control, copies that are not validated must be torn.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ fn a_kill_of_a_publisher_or_a_reader_tears_no_version() -> Result<(), Box<dyn Er
         let wanted = last + dice.random_range(1..40);
         let [publisher, others @ ..] = &mut victims;
         publisher.spin_until(|| params.version() >= wanted);
-        // A moment that no store of theirs decides.
+        // A random delay, so that the moment of the kill does not follow from a store.
         let (begin, pause) = (Instant::now(), Duration::from_micros(dice.random_range(0..300)));
         publisher.spin_until(|| begin.elapsed() >= pause);
         let first = dice.random_range(0..2);

@@ -102,7 +102,7 @@ fn storm(dir: &TempDir, ring: &Ring, kills: u64) -> Result<(), Box<dyn Error>> {
         let mut victims = [1, 2].map(|number| start(dir, "priorities", 2 * round + number, "all"));
         let updates = dice.random_range(1..30_000);
         victims[0].spin_until(|| priorities.counters().updated >= before + updates);
-        // A moment that no store of theirs decides.
+        // A random delay, so that the moment of the kill does not follow from a store.
         let (begin, pause) = (Instant::now(), Duration::from_micros(dice.random_range(0..300)));
         victims[0].spin_until(|| begin.elapsed() >= pause);
         for victim in &mut victims {
@@ -125,8 +125,8 @@ fn storm(dir: &TempDir, ring: &Ring, kills: u64) -> Result<(), Box<dyn Error>> {
 #[test]
 fn draws_match_the_probabilities_while_two_processes_set_priorities() -> Result<(), Box<dyn Error>>
 {
-    /// Exceeded once in three million runs. The seed is one, but the moments of the others differ,
-    /// and so do the draws.
+    /// Standard score that is exceeded about once in three million runs. The seed is fixed, but the
+    /// timing of the other processes differs, and so do the draws.
     const Z: f64 = 5.0;
     let dir = tmpfs();
     let (ring, mut writer) = make(&dir, "shared")?;
@@ -165,7 +165,7 @@ fn draws_match_the_probabilities_while_two_processes_set_priorities() -> Result<
         other.kill();
     }
     assert!(meanwhile > 20_000, "the others were idle");
-    // Of the fixed rows alone, each comes as often as its priority says.
+    // Among the fixed rows, each is drawn in proportion to its priority.
     let total: f64 = given.iter().sum();
     let chi2 = |expected: &dyn Fn(f64) -> f64| -> f64 {
         let term = |(index, priority): (&i64, &f64)| {

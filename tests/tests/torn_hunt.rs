@@ -53,7 +53,8 @@ struct Counts {
 }
 
 impl Counts {
-    /// Returns whether enough windows were accepted and enough were rejected.
+    /// Returns whether enough windows were accepted, some were rejected, and with `leases` some
+    /// rows were leased.
     fn is_enough(&self, goal: u64, leases: bool) -> bool {
         self.windows.load(Relaxed) >= goal
             && self.lapped.load(Relaxed) > 0

@@ -51,8 +51,8 @@ pub(crate) struct CommandError {
 }
 
 impl CommandError {
-    /// Returns an error whose own message is printed. For an error of another crate, of which a
-    /// command words some variants itself.
+    /// Returns an error that prints the message of `error` and ends the command with the status
+    /// `exit`.
     pub(crate) fn plain<E: Error + 'static>(error: E, exit: impl FnOnce(&E) -> Exit) -> Self {
         let exit = exit(&error);
         Self { error: Box::new(error), exit }
@@ -105,7 +105,7 @@ impl Fails for NoJson {
     }
 }
 
-/// Error of writing to stdout or stderr, or of listening to signals.
+/// I/O error of a command, such as of writing to stdout or stderr, or of listening to signals.
 #[derive(Debug, Error)]
 #[error("cannot write to stdout or stderr: {0}")]
 struct OutputError(io::Error);

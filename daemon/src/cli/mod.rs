@@ -98,8 +98,8 @@ pub fn run(
     out: &mut dyn Stream,
     err: &mut dyn Stream,
 ) -> u8 {
-    // Not in `run_with`, since Python ignores SIGXFSZ itself. If this fails, only a write beyond
-    // `ulimit -f` still ends the process.
+    // Called here and not in `run_with`, since Python ignores SIGXFSZ itself. If the call fails, a
+    // write beyond `ulimit -f` still ends the process.
     let _ = signals::outlive_file_size_limit();
     let itself = std::env::current_exe().map(|program| vec![program.into_os_string()]);
     run_with(

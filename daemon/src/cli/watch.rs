@@ -56,8 +56,8 @@ impl Watch {
         Ok(watch)
     }
 
-    /// Shows that `done` of `total` steps are done. The work calls it after each step, from any
-    /// thread, and ends on `Break`.
+    /// Shows that `done` of `total` steps are done. The work calls it repeatedly, from any thread,
+    /// and ends on `Break`.
     pub(crate) fn count(&self, done: usize, total: usize) -> ControlFlow<()> {
         self.bar.set_length(total as u64);
         self.bar.set_position(done as u64);

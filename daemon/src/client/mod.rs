@@ -240,7 +240,7 @@ impl Client {
             },
             _ => self.failed(error),
         })?;
-        // Another user's socket is not our daemon.
+        // A socket of another user does not belong to this user's daemon.
         match Peer::of(&socket) {
             Ok(peer) if peer.is_us() => Ok(socket),
             Ok(Peer { uid, .. }) => Err(ClientError::Stranger { socket: self.socket.clone(), uid }),

@@ -13,7 +13,7 @@ use super::catalogue::is_garbage;
 use super::evicted;
 use crate::protocol::Holder;
 
-/// Error of finding or joining an object.
+/// Error of finding an object or attaching to it.
 #[derive(Debug, Error)]
 pub(crate) enum FindError {
     #[error(
@@ -119,7 +119,7 @@ fn evicted_to(base: &Base, name: &str, kind: Option<ObjectKind>) -> Option<(Path
     Some((store.clone(), option))
 }
 
-/// Returns why an orphan cannot be joined: it was not persistent, or its memory is gone.
+/// Returns why no process can attach to an orphan: it was not persistent, or its memory is gone.
 pub(crate) fn orphaned(info: ObjectInfo) -> FindError {
     let ObjectInfo { kind, name, .. } = info;
     if info.memfd && info.path.join("persistent").exists() {

@@ -14,7 +14,7 @@ const MAX_BYTES: u64 = 64 << 10;
 /// Statistics of a fleet: some of those of `Fleet.stats()`, under the same names.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct FleetReport {
-    /// Ring that the actors fill, if the fleet was told.
+    /// Ring that the actors fill, if the fleet knows it.
     pub(crate) buffer: Option<String>,
     pub(crate) n: u32,
     pub(crate) running: u32,
@@ -34,7 +34,7 @@ pub(crate) struct FleetReport {
 
 impl FleetReport {
     /// Reads the report beside a ring of reports. Returns `None` for other rings, and for a file
-    /// that is not one of ours.
+    /// that is not a report.
     pub(crate) fn read(dir: &Path) -> Option<Self> {
         let mut text = Vec::new();
         let file = File::open(dir.join(FILE)).ok()?;

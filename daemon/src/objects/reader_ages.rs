@@ -18,8 +18,8 @@ impl AgeBinReport {
     }
 }
 
-/// Describes ages by bounds that shares of the drawn transitions keep to:
-/// `half <= 15, 90% <= 127, all <= 255`.
+/// Describes ages by upper bounds for shares of the drawn transitions: `half <= 15, 90% <= 127, all
+/// <= 255`.
 pub(crate) fn ages_in_words(bins: &[AgeBinReport]) -> String {
     // Counts are read from shared memory: 50 sums of any 64-bit words fit into 128 bits.
     let total: u128 = bins.iter().map(|bin| u128::from(bin.rows)).sum();

@@ -25,13 +25,13 @@ pub(crate) enum TableScan {
     Whole,
 }
 
-/// Distributions by the names of tables, and tables that are in trouble. Empty for a ring that was
-/// not counted.
+/// Distributions by the names of tables, and the tables that are locked or unreadable. Empty for a
+/// ring that was not counted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct TableDistributions {
-    /// Tables that a process keeps locked. Not looked for repeatedly.
+    /// Tables that a process keeps locked. Empty with [`TableScan::Repeated`].
     pub(crate) locked: Vec<LockedTable>,
-    /// Tables that cannot be opened. Not looked for repeatedly.
+    /// Tables that cannot be opened. Empty with [`TableScan::Repeated`].
     pub(crate) unreadable: Vec<UnreadableReport>,
     pub(crate) priorities: BTreeMap<String, PriorityDistribution>,
     pub(crate) times_sampled: BTreeMap<String, Vec<TimesBin>>,

@@ -66,14 +66,14 @@ pub struct SaveOutcome {
     pub lapped_rows: u64,
     /// Bytes of removed files that no snapshot needs any more.
     pub freed_bytes: u64,
-    /// Tables that the snapshot lacks: locked by a stopped process, or damaged.
+    /// Tables, or the rate limiter, that the snapshot lacks: locked, damaged or unreadable.
     pub left_out: Vec<LeftOut>,
 }
 
-/// A table that a snapshot lacks.
+/// A table, or the rate limiter, that a snapshot lacks.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct LeftOut {
-    /// Name of the table.
+    /// Name of the table, or `ring.lim` for the rate limiter.
     pub table: String,
     /// Reason.
     pub reason: String,
@@ -152,17 +152,18 @@ pub struct Pong {
     pub when_full: String,
 }
 
-/// An object as `backcast --json ls` shows it; keys that do not apply are left out.
+/// An object in the daemon's list, with keys of `backcast --json ls`. Keys that do not apply are
+/// null.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct ListedObject {
-    /// `ring`, `panel` or `params`.
+    /// `ring`, `panel` or `params`; `snapshot` for a name in the store that cannot be read.
     pub kind: String,
     /// Name; for the remnant of a dead creator, that of its directory.
     pub name: String,
     /// Directory of the object.
     pub path: PathBuf,
-    /// `held`, `idle`, `orphaned`, `building`, `damaged`, `denied`, or `evicted`: on disk, until a
-    /// client attaches through the daemon.
+    /// `held`, `idle`, `orphaned`, `building`, `damaged`, `other-version`, `denied`, `unknown`, or
+    /// `evicted`: on disk, until a client attaches through the daemon.
     pub state: String,
     /// Whether the object stays when no process holds it.
     pub persistent: bool,

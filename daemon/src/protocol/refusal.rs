@@ -20,7 +20,7 @@ impl Refusal {
     }
 }
 
-/// Kinds of refusal. An error of a ring has the same kind as without a daemon.
+/// Kinds of refusal.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -97,7 +97,7 @@ pub struct OverBudget {
 /// The object that has the requested name.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct NameTaken {
-    /// `ring` or `panel`.
+    /// `ring`, `panel` or `params`.
     pub kind: String,
     /// Name of the object.
     pub name: String,

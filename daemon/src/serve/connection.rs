@@ -245,7 +245,7 @@ fn send(
         Some(Err(error)) => return Err(std::io::Error::other(error)),
         None => None,
     };
-    // Refusing a client must not block a busy daemon.
+    // With no patience, a busy daemon refuses a client without blocking.
     let deadline = Instant::now() + patience.max(Duration::from_millis(1));
     write_line(socket, line, directory.as_ref(), deadline)
 }

@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use super::budget::BadBudget;
 
-/// Error of starting a daemon. No ring was changed.
+/// Error of starting a daemon, or of its settings.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ServeError {

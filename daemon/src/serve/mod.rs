@@ -1,6 +1,6 @@
 //! The daemon: one process per base directory that maintains its objects. It holds no lock that a
-//! writer or reader waits for, so it can be killed and restarted at any moment. Then only rings in
-//! memfds are lost that no other process holds.
+//! writer or reader waits for, so it can be killed and restarted at any moment. A killed daemon
+//! loses only those rings in memfds that no other process holds.
 
 mod answer;
 mod budget;

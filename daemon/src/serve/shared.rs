@@ -1,4 +1,4 @@
-//! State that the daemon's threads share: current settings, counters, and the turn to allocate.
+//! State that the daemon's threads share: current settings, counters, and the lock of allocation.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

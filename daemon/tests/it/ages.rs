@@ -40,7 +40,7 @@ impl Learner {
         Self { child, orders, lines }
     }
 
-    /// Draws batches, and returns the ages of its own statistics.
+    /// Draws batches, and returns the ages that its own statistics report.
     fn draw(&mut self, batches: u32) -> Value {
         writeln!(self.orders, "{batches}").expect("the learner lives");
         loop {
@@ -56,7 +56,7 @@ impl Learner {
         self.child.id()
     }
 
-    /// Kills it with SIGKILL.
+    /// Kills the process with SIGKILL.
     fn kill(mut self) {
         self.child.kill().expect("it lives");
         self.child.wait().expect("it is a child");
@@ -105,7 +105,7 @@ fn rows(ages: &Value) -> u64 {
     ages.as_array().unwrap().iter().map(|bin| bin["rows"].as_u64().unwrap()).sum()
 }
 
-/// Series of ages of the ring, by the youngest age of their bin.
+/// Returns the metrics of the ages of the ring's rows, by the youngest age of their bin.
 fn metrics(daemon: &Running) -> BTreeMap<u64, f64> {
     let from = |series: &str| {
         let from = series.strip_prefix("backcast_sampled_age_rows_total{ring=\"pong\",from=\"")?;

@@ -22,14 +22,14 @@ fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// A bench that runs until it is stopped.
+/// Starts a bench that runs until it is stopped.
 fn endless(shelf: &Shelf) -> Child {
     let mut command = shelf.command();
     command.args(["bench", "--seconds", "600"]).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().expect("the binary runs")
 }
 
-/// The process of the writer, once it writes.
+/// Returns the process id of the writer, once it writes.
 fn writer_of(shelf: &Shelf, bench: &Child) -> u32 {
     until("the writer", || {
         let mut names = list_objects(&shelf.base()).ok()?.into_iter().map(|object| object.name);
@@ -125,8 +125,8 @@ fn a_bench_that_is_killed_leaves_a_writer_that_ends_and_tidies_up() {
     writer_of(&shelf, &bench);
     bench.kill().unwrap();
     bench.wait().unwrap();
-    // The writer sees the pipe end before the kernel has let go of the dead one's locks, and then
-    // is not the last to hold the ring: what is left counts as absent, and is collected.
+    // The writer may see the pipe end before the kernel has released the locks of the killed bench.
+    // Then it is not the last holder and does not remove the ring; `collect_garbage` does.
     until("the ring to go", || {
         collect_garbage(&shelf.base()).ok()?;
         list_objects(&shelf.base()).ok().filter(Vec::is_empty)

@@ -15,7 +15,8 @@ fn numbers_mean_what_their_keys_say() {
     let pick = |key: &str| created[0][key].as_u64().unwrap();
     assert_eq!((pick("lane_count"), pick("lane_capacity_rows")), (4, 2_500));
     assert_eq!(pick("capacity_rows"), 10_000);
-    // 24 + 4 + 8 of ours, and the built-in seq u64, episode u64, t u32, flags u32.
+    // 24 + 4 + 8 bytes of the ring's own columns, and the built-in seq u64, episode u64, t u32,
+    // flags u32.
     assert_eq!(pick("row_bytes"), 60);
     assert!(pick("lane_slots_rows") >= 2_500);
     assert!(pick("allocated_bytes") >= pick("asked_bytes"));

@@ -1,5 +1,5 @@
-//! Files that this user may not open: each command says so, and calls nothing damaged that may be
-//! whole.
+//! Files that this user may not open: each command says so, and does not call an object damaged
+//! that may be whole.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -11,11 +11,11 @@ use crate::shelf::{Ran, Shelf};
 use backcast_core::{Base, Ring, StepColumns, WriterOptions};
 use serde_json::Value;
 
-/// A user without rights on every Linux.
+/// A user id without rights on every Linux system.
 const NOBODY: u32 = 65_534;
 
-/// A stocked shelf whose owner is bound by permissions: the user that runs the tests, or `nobody`
-/// if that is root.
+/// A stocked shelf whose owner is bound by file permissions: the user that runs the tests, or
+/// `nobody` if that is root.
 struct Bound {
     shelf: Shelf,
     /// The user to run commands as, and a copy of the binary that it may run.
@@ -38,8 +38,8 @@ impl Bound {
             let base = shelf.path().join(format!("backcast-{NOBODY}"));
             fs::rename(shelf.base().path(), &base).unwrap();
             let binary = shelf.path().join("backcast");
-            // Another process copies it: what this one, or a child of another test, has open for
-            // writing cannot be run.
+            // Another process copies it: a file that this process, or a child of another test, has
+            // open for writing cannot be run.
             let copied =
                 Command::new("cp").arg(env!("CARGO_BIN_EXE_backcast")).arg(&binary).status();
             assert!(copied.unwrap().success());
@@ -49,7 +49,7 @@ impl Bound {
         Self { shelf, other }
     }
 
-    /// Where the objects are.
+    /// Returns the directory of the objects.
     fn base(&self) -> PathBuf {
         let base = Base::at(self.shelf.path()).path().to_owned();
         self.other
@@ -109,7 +109,7 @@ impl Drop for Closed {
     }
 }
 
-/// Checks the text about an object that may be intact: `denied`, not `damaged`.
+/// Checks the text about an object that may be whole: it says `denied`, not `damaged`.
 #[track_caller]
 fn says_denied(what: &str, text: &str) {
     assert!(text.to_lowercase().contains("permission denied"), "{what}: {text}");
@@ -173,7 +173,7 @@ fn a_saved_ring_that_may_not_be_read_is_denied_not_damaged() {
             says_denied(&format!("{line}: {what}"), &bound.run(line).expect(1).err);
         }
     }
-    // The rows themselves: the manifest lists the expected ones.
+    // A file of rows that the manifest, which can be read, lists.
     let chunks = folder.join("chunks");
     let chunk = fs::read_dir(&chunks).unwrap().next().expect("a file of rows").unwrap().path();
     let _closed = Closed::new(chunk);

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use crate::shelf::{Holder, Shelf};
 use serde_json::Value;
 
-/// The finding of one check, from lines of JSON.
+/// Returns the finding of one check, from lines of JSON.
 fn check(findings: &[Value], name: &str) -> Value {
     let of = |finding: &&Value| finding["check"] == name;
     findings.iter().find(of).unwrap_or_else(|| panic!("no check `{name}`")).clone()
@@ -66,7 +66,7 @@ fn a_directory_named_from_here_is_judged_as_the_one_named_in_full() {
             ["directory", "memory", "permissions"].contains(&finding["check"].as_str().unwrap())
         });
         for finding in &mut findings {
-            // How much is free changes meanwhile.
+            // The amount of free space changes meanwhile.
             finding["summary"].take();
             finding["evidence"].as_object_mut().unwrap().retain(|key, _| key == "path");
         }
@@ -79,7 +79,7 @@ fn a_directory_named_from_here_is_judged_as_the_one_named_in_full() {
     assert_ne!(short[0]["status"], "unknown");
 }
 
-/// Every line ends in the status that the exit status tells.
+/// The exit status says whether a check has a finding.
 #[test]
 fn the_exit_status_says_whether_there_is_a_finding() {
     let shelf = Shelf::new();

@@ -11,7 +11,7 @@ use backcast_budget::until;
 use backcast_core::{AutoresetMode, DType, Ring, RingOptions, Schema, StepColumns, WriterOptions};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A shelf with a ring `pong` of a number of rows in each of two lanes.
+/// Returns a shelf with a ring `pong` of `rows` rows in each of two lanes.
 fn with_pong(rows: u16) -> Shelf {
     let shelf = Shelf::new();
     let ring = Ring::create("pong", &schema(), shelf.options().persistent(true)).unwrap();
@@ -29,7 +29,7 @@ fn with_pong(rows: u16) -> Shelf {
     shelf
 }
 
-/// Runs words, of which `DIR` is the shelf's directory.
+/// Runs a command line in which `DIR` stands for the shelf's directory.
 fn run(shelf: &Shelf, words: &str) -> crate::shelf::Ran {
     let words = words.replace("DIR", shelf.path().to_str().unwrap());
     shelf.run(&words.split_whitespace().collect::<Vec<_>>())
@@ -57,7 +57,7 @@ fn a_table_that_changed_on_disk_makes_no_ring_and_its_row_group_is_named() {
     run(&shelf, "export pong DIR/pong.parquet --group-rows 20").expect(0);
     let path = shelf.path().join("pong.parquet");
     let mut table = fs::read(&path).unwrap();
-    // Of the numbers of the first column of the first row group, after the page's header.
+    // A byte of the values of the first column in the first row group, after the page's header.
     let lane = (0..table.len()).find(|at| table[*at..].starts_with(&[0x28, 0xb5, 0x2f, 0xfd]));
     table[lane.unwrap() + 10] ^= 1;
     fs::write(&path, table).unwrap();
@@ -81,7 +81,8 @@ fn a_snapshot_is_exported_like_a_ring() {
     assert!(shelf.states().iter().all(|(name, state)| name != "pong@a" || state == "saved"));
 }
 
-/// Rows so wide, and so hard to pack, that an export of them takes a while.
+/// Returns a shelf with a ring of rows so wide, and so hard to compress, that an export takes a
+/// while.
 fn with_wide() -> Shelf {
     let shelf = Shelf::new();
     let schema = Schema::builder().column("obs", DType::F32, &[512]).build().unwrap();
@@ -103,10 +104,11 @@ fn with_wide() -> Shelf {
     shelf
 }
 
-/// Runs of a command that is faster than its end by a signal, before a test gives up.
+/// Maximum runs of a command that ends before the signal reaches it.
 const MOST_TRIES: u32 = 1_000;
 
-/// Spawns a command and waits for a sign of it, such as a file; `None` if the command ended before.
+/// Spawns a command and waits for a sign of its work, such as a file. Returns `None` if the command
+/// ended before.
 fn begun(shelf: &Shelf, words: &[&str], sign: impl Fn() -> bool) -> Option<Child> {
     let mut child = shelf.command().args(words).stdout(Stdio::null()).spawn().unwrap();
     let mut ended = false;
@@ -141,7 +143,7 @@ fn an_export_killed_at_random_moments_leaves_nothing_that_gc_does_not_collect() 
         let words = [&words[..], &["--overwrite"]].concat();
         let mut child = shelf.command().args(words).stdout(Stdio::null()).spawn().unwrap();
         dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        // Not a wait for an event: the moment is random.
+        // Sleeps for a random time instead of waiting for an event.
         thread::sleep(whole * u32::try_from(dice >> 56).unwrap() / 256);
         let _ = child.kill();
         let status = child.wait().unwrap();
@@ -179,7 +181,7 @@ fn an_export_stopped_by_ctrl_c_leaves_the_old_file_and_nothing_else() {
                 return;
             }
         }
-        // The export was faster.
+        // The export ended before the signal.
     }
     panic!("the export was always faster than Ctrl-C");
 }
@@ -199,7 +201,7 @@ fn gc_names_unfinished_exports_of_the_given_folders() {
                 break;
             }
         }
-        // The export was faster.
+        // The export ended before the signal.
         fs::remove_file(&to).unwrap();
         tries += 1;
         assert!(tries < MOST_TRIES, "the export is too fast to be killed");
@@ -216,7 +218,7 @@ fn gc_names_unfinished_exports_of_the_given_folders() {
     assert!(!staging.exists());
 }
 
-/// A table that takes a while to import.
+/// Returns a shelf with a table `wide.parquet` that takes a while to import.
 fn with_table() -> Shelf {
     let shelf = Shelf::new();
     let schema = Schema::builder().column("obs", DType::F32, &[8192]).build().unwrap();
@@ -251,7 +253,7 @@ fn cut(shelf: &Shelf, signal: Signal) -> ExitStatus {
                 return status;
             }
         }
-        // The import was faster.
+        // The import ended before the signal.
         run(shelf, "rm in").expect(0);
     }
     panic!("the import was always faster than {signal:?}");

@@ -172,7 +172,8 @@ fn damaged_files_are_listed_as_such_and_can_be_removed() {
     }
 }
 
-/// The file that describes the object: the control file of a ring, the segment of a panel.
+/// Returns the file that describes the object: the control file of a ring, the largest file of a
+/// panel.
 fn largest_but_locks(object: &std::path::Path) -> std::path::PathBuf {
     let control = object.join("ring.ctl");
     if control.exists() {
@@ -182,7 +183,7 @@ fn largest_but_locks(object: &std::path::Path) -> std::path::PathBuf {
     files.max_by_key(|file| file.metadata().unwrap().len()).unwrap()
 }
 
-/// An interpreter that has no `backcast`, or one that reports what it was asked to run.
+/// Writes a shell script that takes the place of the Python interpreter, and returns its path.
 fn python(shelf: &Shelf, script: &str) -> std::path::PathBuf {
     let path = shelf.path().join("python");
     fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();

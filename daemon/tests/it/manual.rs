@@ -15,7 +15,7 @@ fn every_script_names_every_command_and_comes_without_a_directory() {
             assert!(script.out.contains(&command), "{shell}: {command} is missing");
         }
         assert!(script.out.contains("persistent") || script.out.contains("no-huge-pages"));
-        // Where the shell is installed it reads the script without complaint.
+        // Where the shell is installed, it parses the script without complaint.
         let file = shelf.file(&format!("script.{shell}"), &script.out);
         if let Ok(read) = Command::new(shell).args(["-n", &file]).output() {
             assert!(read.status.success(), "{shell}: {}", String::from_utf8_lossy(&read.stderr));
@@ -66,7 +66,7 @@ fn the_manual_has_a_page_for_each_command_with_its_examples() {
     for page in &pages {
         let text = fs::read_to_string(page["path"].as_str().unwrap()).unwrap();
         assert!(text.contains(".SH SYNOPSIS") && text.contains(".TH backcast"), "{text}");
-        // Two pages are of several commands; the others show theirs.
+        // A page may have exit statuses in place of examples.
         let shows = text.contains("Examples:") || text.contains("Exit status:");
         assert!(shows, "{}: {text}", page["name"]);
     }

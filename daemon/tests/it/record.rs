@@ -31,7 +31,7 @@ fn record(shelf: &Shelf, args: &[&str]) -> crate::shelf::Ran {
     shelf.run(&[&["record"], args].concat())
 }
 
-/// The recorded market of a seed, after its warm-up of four candles.
+/// Returns the recorded market of a seed, after its warm-up of four candles.
 fn market(seed: u64) -> Market {
     let mut config = Preset::Normal.config();
     config.symbols = 2;
@@ -204,13 +204,13 @@ fn a_ring_is_replaced_only_if_asked() {
     PanelData::from_file(&file, &PanelOptions::default()).unwrap();
 }
 
-/// Begins a recording that does not end, and waits until it has begun to write.
+/// Starts a recording that does not end, and waits until it writes.
 fn begin(shelf: &Shelf, into: [&str; 2]) -> Started {
     let endless = ["record", "--replace", "--ticks", "1_000_000_000", "--interval", "10_000"];
     let mut command = shelf.command();
     command.args(endless).args(into).args(["--features", "none"]);
     let mut running = Started::spawn(command);
-    // Handlers are in place once the place of the recording is there.
+    // The command handles signals before the files of its recording exist.
     until("the recording begins", || {
         assert!(running.child().try_wait().unwrap().is_none(), "it ended by itself");
         !written(shelf, into).is_empty()

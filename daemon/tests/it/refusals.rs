@@ -11,7 +11,7 @@ struct Case {
     id: &'static str,
     args: &'static str,
     status: i32,
-    /// All of these are in stderr.
+    /// Texts that stderr must contain.
     says: &'static [&'static str],
 }
 
@@ -322,7 +322,7 @@ fn every_refusal_is_an_object_where_json_was_asked_for() {
     }
 }
 
-/// Advice has to work when it is typed.
+/// The advice in an error works when it is typed.
 #[test]
 fn no_unknown_option_is_advised_to_be_a_name() {
     let shelf = Shelf::stocked();
@@ -338,7 +338,7 @@ fn no_unknown_option_is_advised_to_be_a_name() {
     shelf.run(&["stat", "--", "-a"]).expect(3);
 }
 
-/// Where files cannot be made, not even by an administrator.
+/// No user can create files in /sys, not even root.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_place_that_may_not_be_written_is_refused_by_name() {
@@ -361,14 +361,14 @@ fn a_file_where_the_directory_of_objects_should_be_is_refused() {
     assert_eq!(fs::read_to_string(shelf.base().path()).unwrap(), "in the way");
 }
 
-/// To join it would be refused too: that is no way out.
+/// Attaching would be refused too, so the error does not offer it.
 #[test]
 fn a_name_that_another_version_has_is_not_offered_to_be_joined() {
     let shelf = Shelf::stocked();
     for file in ["pong.ring/ring.ctl", "prices.panel/panel.dat"] {
         let file = shelf.object(file);
         let mut bytes = fs::read(&file).unwrap();
-        // Where every version has its number.
+        // Every version has its number at this position.
         bytes[8..12].copy_from_slice(&99_u32.to_le_bytes());
         fs::write(&file, bytes).unwrap();
     }
@@ -383,7 +383,7 @@ fn a_name_that_another_version_has_is_not_offered_to_be_joined() {
         assert!(said.contains("replace") && said.contains("backcast rm"), "{said}");
         assert!(!said.contains("attach"), "{said}");
     }
-    // The right one still is.
+    // The error still offers to attach to a ring of the right version.
     let twin = Ring::create("twin", &schema(), shelf.options()).unwrap_err().to_string();
     assert!(twin.contains("it is persistent") && twin.contains("exist \"attach\""), "{twin}");
 }

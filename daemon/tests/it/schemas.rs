@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 /// Commands without JSON output, which refuse the option.
 const WITHOUT: [&str; 2] = ["demo", "completions"];
-/// The subcommands have their own results.
+/// Commands whose subcommands have results of their own.
 const ABOVE: [&str; 2] = ["panel", "sim"];
 
 fn promised(command: &str) -> Value {
@@ -29,7 +29,7 @@ fn promised(command: &str) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// Every line is as promised, and would not be with a key more or less.
+/// Checks that every line fits the schema, and would not with a key more or less.
 #[track_caller]
 fn holds(command: &str, lines: &[Value]) {
     assert!(!lines.is_empty(), "{command} printed nothing");
@@ -87,7 +87,7 @@ fn messages_are_as_promised() {
     }
 }
 
-/// Priorities, and draws from tables of claims, as a process sees them that has no sampler.
+/// Priorities, and draws from tables of claims, as a process without a sampler sees them.
 #[test]
 fn tables_are_counted_from_outside_as_promised() {
     let shelf = Shelf::new();
@@ -112,7 +112,8 @@ fn tables_are_counted_from_outside_as_promised() {
     learned.update("value", &[3, 7, 9], &[1.0_f32, 2.0, 3.0]).unwrap();
     let said = shelf.json(&["stat", "pong"]);
     holds("stat", &said);
-    // 38 rows of priority 1 and 2 of 4: 46 squared by 70.
+    // 38 rows of priority 1 and 2 of priority 4: the square of the sum 46, divided by the sum of
+    // squares 70.
     let priorities = json!({"rows": 40, "effective_rows": 46.0 * 46.0 / 70.0, "histogram": [
         {"from": 1.0, "rows": 38}, {"from": 2.0, "rows": 0}, {"from": 4.0, "rows": 2},
     ]});
@@ -163,7 +164,7 @@ fn rate_limiters_and_those_they_hold_back_are_as_promised() {
     }
     let ring = Ring::attach_in(&shelf.base(), "queue").unwrap();
     let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
-    // Ends the wait of a test that fails.
+    // Ends the wait if the test fails.
     writer.set_timeout(Some(WATCHDOG));
     let mut sampler = ring.sampler(SamplerOptions::seeded(1)).unwrap();
     let waiting = || ring.stats().limiter.unwrap().waiters.len();

@@ -9,7 +9,7 @@ use backcast_core::{
 };
 use serde_json::Value;
 
-/// A shelf with a ring `pong` of so many rows in each of two lanes.
+/// Returns a shelf with a ring `pong` of `rows` rows in each of two lanes.
 fn with_pong(rows: u16) -> Shelf {
     let shelf = Shelf::new();
     let ring = Ring::create("pong", &schema(), shelf.options().persistent(true)).unwrap();
@@ -30,7 +30,7 @@ fn append(ring: &Ring, rows: u16) {
     }
 }
 
-/// The actions of both lanes.
+/// Returns the actions of both lanes.
 fn actions(shelf: &Shelf, name: &str) -> Vec<i32> {
     let ring = Ring::attach_in(&shelf.base(), name).unwrap();
     let of = |lane| {
@@ -125,11 +125,11 @@ fn parameters_are_saved_and_loaded_with_a_ring() {
     let mut bytes = [0; 24];
     assert_eq!((found.read_bytes(&mut [&mut bytes]).unwrap(), bytes), (40, [7; 24]));
     drop(found);
-    // `load` joins nothing, and has no other name for parameters.
+    // `load` attaches to nothing, and cannot rename parameters.
     let taken = shelf.run(&["load", "pong@b", "--as", "c", "--params", "policy"]).expect(1);
     let says = "`policy` already exists (it is persistent); give --exist replace to start over";
     assert!(taken.err.contains(says) && !taken.err.contains("attach"), "{}", taken.err);
-    // A ring whose name is taken makes no parameters either.
+    // If the ring's name is taken, the parameters are not created either.
     shelf.run(&["rm", "policy"]).expect(0);
     let taken = shelf.run(&["load", "pong@b", "--params", "policy"]).expect(1);
     assert!(taken.err.contains("--exist replace"), "{}", taken.err);
@@ -311,7 +311,7 @@ fn a_verification_names_a_manifest_that_is_missing() {
     assert!(verified.out.contains("manifest-0") && verified.out.contains("missing"));
 }
 
-/// A snapshot that some process has open is seen, and is not taken for the one on disk.
+/// `stat` finds a snapshot that is only in shared memory, and prefers one on disk.
 #[test]
 fn a_snapshot_in_shared_memory_is_found_by_its_name() {
     let shelf = with_pong(10);
@@ -340,7 +340,7 @@ fn ctrl_c_ends_a_save_and_leaves_nothing_of_it() {
     shelf.run(&["save", "pong", "a"]).expect(0);
     let files = || fs::read_dir(shelf.store().join("pong/chunks")).unwrap().count();
     let before = files();
-    // The save waits for us until it is interrupted.
+    // The save waits for a lock that this test holds, until it is interrupted.
     let lock = shelf.store().join("pong/store.lck");
     let held = Disk.lock(&lock, LockKind::Exclusive).unwrap().expect("nobody saves");
     for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143)] {
@@ -351,7 +351,8 @@ fn ctrl_c_ends_a_save_and_leaves_nothing_of_it() {
             let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
             let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
             let caught = u64::from_str_radix(caught.trim(), 16).unwrap();
-            // A bit per signal, the first one's lowest; both are caught.
+            // The mask has one bit per signal, from signal 1 in the lowest bit. Both signals are
+            // caught.
             caught & (1 << 1) != 0 && caught & (1 << 14) != 0
         };
         until("the signals are caught", listens);

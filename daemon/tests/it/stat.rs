@@ -36,8 +36,8 @@ fn seen(shelf: &Shelf, rows: u16, columns: u16, set: (&str, &str)) -> vt100::Scr
     screen
 }
 
-/// Returns the lines without the age, which grows, and the holders: a program that ends may still
-/// be one.
+/// Returns the lines without the age, which grows, and without the holders, since a program that is
+/// ending may still be one.
 fn lines(text: &str) -> Vec<String> {
     let changes = |line: &String| line.starts_with("created") || line.starts_with("held by");
     let lines = text.lines().map(|line| line.trim_end().to_owned());

@@ -9,7 +9,7 @@ use crate::shelf::pty::Pty;
 use crate::shelf::{Shelf, commands};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Every command once, with arguments that it can answer on a stocked shelf.
+/// Every command except `demo`, `serve` and `sim`, with arguments that succeed on a stocked shelf.
 const ANSWERED: &[&str] = &[
     "create new --column x:f4 --capacity 100",
     "--json create newer --column x:f4 --capacity 100",
@@ -90,8 +90,8 @@ fn a_reader_that_has_gone_is_no_error_for_any_command() {
 
 #[test]
 fn every_command_is_among_those_answered() {
-    // The demo is another program, the daemon goes on, and facts that a simulated market misses are
-    // a status of 1: they are tested for themselves.
+    // These have tests of their own: the demo is another program, the daemon does not end, and `sim
+    // facts` may exit with 1.
     let apart = ["demo", "serve", "sim"];
     for command in commands(&Shelf::new()).iter().filter(|name| !apart.contains(&name.as_str())) {
         let among = ANSWERED.iter().any(|line| arguments(line).contains(&command.as_str()));
@@ -115,7 +115,7 @@ fn a_refusal_without_a_reader_keeps_its_status() {
 fn a_result_that_cannot_be_written_is_a_problem_of_every_command() {
     let shelf = Shelf::stocked();
     for line in ANSWERED {
-        // Nothing to collect is said on stderr.
+        // `gc` prints nothing to stdout if there is nothing to collect.
         if line.starts_with("gc") {
             continue;
         }
@@ -127,7 +127,7 @@ fn a_result_that_cannot_be_written_is_a_problem_of_every_command() {
     }
 }
 
-/// Whether anything on the screen is bold, underlined or coloured.
+/// Returns whether anything on the screen is bold, underlined or coloured.
 fn is_styled(screen: &vt100::Screen) -> bool {
     let (rows, columns) = screen.size();
     (0..rows.get()).any(|row| {
@@ -170,7 +170,7 @@ fn tables_are_plain_on_a_terminal() {
     }
 }
 
-/// Both commands wait for a file's content, which never comes: Ctrl-C is what ends them.
+/// Both commands wait for the content of a pipe, which never comes, until Ctrl-C ends them.
 #[test]
 fn a_command_that_is_interrupted_dies_by_the_signal_and_leaves_nothing() {
     let shelf = Shelf::stocked();
@@ -189,7 +189,7 @@ fn a_command_that_is_interrupted_dies_by_the_signal_and_leaves_nothing() {
         let writer = File::options().write(true).open(&fifo).unwrap();
         let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
         kill_process(pid, Signal::INT).unwrap();
-        // A command that outlives the signal finds the file empty, and does not wait for ever.
+        // A command that outlives the signal reads an empty file, and does not wait for ever.
         drop(writer);
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.signal(), Some(2), "{args:?}: {output:?}");

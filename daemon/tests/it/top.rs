@@ -19,7 +19,7 @@ struct Filler {
 }
 
 impl Filler {
-    /// Returns once there are rows and batches.
+    /// Starts the process. Returns once there are rows and batches.
     fn spawn(shelf: &Shelf) -> Self {
         let mut child = role("top::a_process_that_fills_a_ring")
             .env(FILL_IN, shelf.path())
@@ -44,7 +44,7 @@ impl Drop for Filler {
     }
 }
 
-/// A role; see [`Filler`].
+/// The role of [`Filler`].
 #[test]
 #[ignore = "a role: other tests start it as a process of its own"]
 fn a_process_that_fills_a_ring() {
@@ -55,7 +55,7 @@ fn a_process_that_fills_a_ring() {
     let mut writer =
         ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap();
     let mut sampler = ring.sampler(SamplerOptions::seeded(7)).unwrap();
-    // Gone with the parent, whose end of the pipe closes.
+    // Ends with the parent, whose end of the pipe closes.
     std::thread::spawn(|| {
         let _ = std::io::stdin().read(&mut [0]);
         std::process::exit(0);
@@ -107,7 +107,7 @@ fn json_is_one_frame_per_interval_until_the_reader_leaves() {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut frame = || -> Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
     let mut first = frame();
-    // There are no rates in a frame during which the filler was not run.
+    // Rates are 0 in a frame during which the filler did not run.
     until("a frame with rates", || {
         let rates = ["publish_rate_per_s", "batch_rate_per_s", "sample_rate_per_s"];
         let is_filled = rates.iter().all(|rate| first["rings"][0][*rate].as_f64().unwrap() > 0.0);
@@ -145,7 +145,8 @@ fn watching_keeps_no_ring_alive() {
     };
     assert_eq!(states(), ["held"]);
     drop(filler);
-    // A look that was under way when the filler died may have been the last to close the ring.
+    // If `top` had the ring open when the filler died, `top` may have closed it last and removed
+    // it.
     until("it is let go", || states().first().is_none_or(|state| state != "held"));
     let after = states();
     assert!(after.is_empty() || after == ["orphaned"], "{after:?}");

@@ -1,5 +1,5 @@
-//! Description of the ring's columns in an exported dataset. Minari's spaces lack roles, scalar
-//! `bool` actions and integers other than 64 bits.
+//! Description of the ring's columns in an exported dataset. Minari's spaces have neither the roles
+//! of columns nor the dtypes of scalar integers.
 
 use backcast_files::ColumnDescription;
 use serde::{Deserialize, Serialize};

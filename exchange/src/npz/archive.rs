@@ -11,7 +11,7 @@ use super::npy::{self, NpyError};
 use crate::error::ImportError;
 use crate::leave_out::{self, LeaveOut};
 
-/// Ring columns, each with the names that other libraries give the same array.
+/// Names of columns and flags, each with the names that other libraries give the same array.
 const NAMES: [(&str, &[&str]); 6] = [
     ("obs", &["observations", "observation", "states"]),
     ("action", &["actions"]),
@@ -24,7 +24,7 @@ const NAMES: [(&str, &[&str]); 6] = [
 /// One array of the file.
 #[derive(Debug)]
 pub(super) struct NpzArray {
-    /// Name of the ring's column.
+    /// Name of the ring's column, or of the flag.
     pub(super) name: String,
     pub(super) dtype: DType,
     /// Shape, rows first.

@@ -1,4 +1,5 @@
-//! Plain steps as rows: an episode of n steps becomes n rows and a FINAL row.
+//! Plain steps as rows: an episode of n steps becomes n rows, and a FINAL row if its final
+//! observation is given.
 
 use backcast_core::{Column, FINAL, GAP, Role, Schema, TERMINATED, TRUNCATED};
 

@@ -1,4 +1,5 @@
-//! Writes all rows of a ring as a Parquet table, and restores the ring from it, exact to the bit.
+//! Writes the rows that an export reads from a ring as a Parquet table, and restores the ring from
+//! it, exact to the bit.
 
 mod description;
 mod read;

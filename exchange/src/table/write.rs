@@ -1,4 +1,4 @@
-//! Writes all rows of a ring as a Parquet table.
+//! Writes the rows that an export reads from a ring as a Parquet table.
 
 use std::fs::File;
 use std::io::{self, BufWriter};

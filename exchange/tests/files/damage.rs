@@ -1,5 +1,4 @@
-//! Bits of a table that changed on disk: its rows come as they were, or none and an error that says
-//! where.
+//! A table with flipped bits imports as the same rows, or fails with an error that says where.
 
 use std::env;
 use std::fs;
@@ -49,7 +48,7 @@ impl Place {
         import(&file, Format::Parquet, options.huge_pages(false)).map(|(ring, _)| ring)
     }
 
-    /// The error about these bytes, after which nothing is left.
+    /// Returns the error of importing `bytes`, and checks that the import left nothing.
     fn refused(&self, bytes: &[u8]) -> ImportError {
         let error = self.import(bytes).unwrap_err();
         assert_eq!(list_objects(&Base::at(self.folder.path())).unwrap().len(), 1, "{error}");
@@ -73,7 +72,7 @@ fn metadata(table: &[u8]) -> ParquetMetaData {
     ParquetMetaDataReader::new().parse_and_finish(&table).unwrap()
 }
 
-/// Where the last column chunk ends.
+/// Returns the end of the last column chunk.
 fn end_of(groups: &[RowGroupMetaData]) -> usize {
     let ends = groups.iter().flat_map(RowGroupMetaData::columns).map(|chunk| {
         let (from, bytes) = chunk.byte_range();
@@ -82,14 +81,15 @@ fn end_of(groups: &[RowGroupMetaData]) -> usize {
     ends.max().unwrap()
 }
 
-/// A byte of the first values of a column chunk: behind the head of what zstd packed.
+/// Returns the position of a byte in the first values of a column chunk, after the head of a zstd
+/// frame.
 fn first_values(table: &[u8], from: u64, count: u64) -> usize {
     let (from, to) = (usize::try_from(from).unwrap(), usize::try_from(from + count).unwrap());
     let packed = table[from..to].windows(4).position(|bytes| bytes == [0x28, 0xb5, 0x2f, 0xfd]);
     from + packed.unwrap() + 10
 }
 
-/// The part that an error names.
+/// Returns the part that an error names.
 fn part_of(error: &ImportError) -> &str {
     match error {
         ImportError::Damaged { path, part, .. } if path.ends_with("changed.parquet") => part,
@@ -97,7 +97,7 @@ fn part_of(error: &ImportError) -> &str {
     }
 }
 
-/// Writes the file's row groups with a footer of another description, hash and creator.
+/// Returns the row groups of a table with a footer of another description, hash and creator.
 fn described(
     table: &[u8],
     by: Option<&str>,
@@ -125,7 +125,7 @@ fn described(
     );
     let groups = found.row_groups().to_vec();
     let mut changed = table[..end_of(&groups)].to_vec();
-    // Between the groups and the footer is the index of pages, which is optional.
+    // Drops the page index between the groups and the footer, which is optional.
     let groups = groups.into_iter().map(|group| {
         let columns = group.columns().iter().map(|chunk| {
             let chunk = chunk.clone().into_builder();
@@ -171,7 +171,7 @@ fn flip_bits(part: usize) -> Vec<u32> {
     let groups = found.num_row_groups();
     assert!(groups > 2, "{groups}");
     let mut given_away = vec![0; groups];
-    // Every byte of the values, and some of what describes them; all bits take minutes.
+    // One bit of every byte of the values, and of every fifth other byte; all bits take minutes.
     let every_bit = env::var_os("BACKCAST_EVERY_BIT").is_some();
     let values = end_of(found.row_groups());
     let places = (0..place.table.len()).filter(|at| every_bit || *at < values || at % 5 == 0);
@@ -221,7 +221,7 @@ fn a_table_without_hashes_of_an_earlier_version_or_by_another_program_is_read_un
     let place = Place::new();
     let old = described(&place.table, Some("backcast"), to_old);
     place.assert_same(&place.import(&old).unwrap(), "old");
-    // The words were copied to a file of another program, with rows that may have been changed.
+    // Another program may have copied the description to a file with changed rows.
     for by in [Some("parquet-cpp-arrow version 21.0.0"), None] {
         let theirs = described(&place.table, by, |description, _| {
             description["groups"][0] = "0".repeat(64).into();

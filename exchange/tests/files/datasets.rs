@@ -1,4 +1,4 @@
-//! Datasets of episodes: out as folders, in again as rows.
+//! Exports and imports of Minari datasets.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -26,7 +26,8 @@ fn schema() -> Schema {
         .unwrap()
 }
 
-/// Observations and rewards of all whole rows, by episode.
+/// Returns observations, rewards and actions of every episode that ends. `skip_cut` leaves out
+/// episodes that lost their first rows.
 fn episodes(ring: &Ring, skip_cut: bool) -> Vec<(Vec<u8>, Vec<f32>, Vec<i64>)> {
     let mut found = Vec::new();
     for lane in 0..ring.lanes() {
@@ -96,8 +97,8 @@ fn pieces_of_episodes_end_truncated_and_steps_alone_are_left_out() {
     let flags = flags.column::<u32>("flags").unwrap();
     let finals = flags.iter().filter(|flags| **flags & FINAL != 0).count() as u64;
     assert_eq!(Some(finals), found.episodes);
-    // Episodes end by turns in two ways; the newest one has no end, and is truncated at its last
-    // step.
+    // Episodes are terminated and truncated by turns. The newest one is running, and is truncated
+    // at its last step.
     let episodes = usize::try_from(found.episodes.unwrap()).unwrap();
     for number in 0..episodes {
         let (terminations, truncations) = ends(&to, number);
@@ -110,7 +111,7 @@ fn pieces_of_episodes_end_truncated_and_steps_alone_are_left_out() {
     }
 }
 
-/// The columns of an episode that say how it ends, as they are in the file.
+/// Returns the columns `terminations` and `truncations` of the file of an episode.
 fn ends(to: &Path, episode: usize) -> (Vec<bool>, Vec<bool>) {
     let file = File::open(to.join(format!("data/{episode}/part-0.parquet"))).unwrap();
     let reader = ParquetRecordBatchReaderBuilder::try_new(file).unwrap().build().unwrap();

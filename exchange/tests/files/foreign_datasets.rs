@@ -32,7 +32,7 @@ impl Folder {
         self.dir.path().join("theirs-v0")
     }
 
-    /// A dataset of these episodes, of which `words` are changed.
+    /// Writes a dataset of these episodes. `change` edits its metadata.
     fn save(&self, episodes: &[Episode], change: impl FnOnce(&mut Value)) {
         let _ = fs::remove_dir_all(self.to());
         let data = self.to().join("data");
@@ -157,7 +157,7 @@ fn flags_of_any_type_are_read_and_one_before_the_end_is_refused() {
     let refused = folder.refusal(&[]);
     assert!(refused.contains("`terminations` is set at step 1 of 4"), "{refused}");
     let mut odd = Episode::of(2, true, false);
-    // All but the last of five columns, and ones and zeros in the place of that one.
+    // Flags of the dtype i32 in the column `truncations`.
     odd.terminations = vec![false, true, false];
     let ends = Int32Array::from(vec![0, 1, 0]);
     folder.save(&[odd], as_it_is);
@@ -326,7 +326,7 @@ fn formats_that_are_not_read_are_recognised_and_the_way_out_is_said() {
         assert!(refused.contains(&format!("stored as {format:?}")), "{refused}");
         assert!(refused.contains("MinariStorage.new(..., data_format=\"parquet\")"), "{refused}");
     }
-    // As Minari wrote them before it had other formats: no words, or none about the format.
+    // Before Minari had other formats than HDF5, its metadata lacked the format or did not exist.
     let hdf5 = b"\x89HDF\r\n\x1a\n and so on";
     let data = folder.to().join("data");
     folder.save(&one(), |words| drop(words.as_object_mut().unwrap().remove("data_format")));

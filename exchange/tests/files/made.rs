@@ -4,7 +4,7 @@ use backcast_core::{
     AutoresetMode, Base, DType, Ring, RingOptions, Role, Schema, Step, WriterOptions,
 };
 
-/// A column of every type, scalars and arrays.
+/// Returns a schema with scalars and arrays of every dtype.
 pub(crate) fn every_type() -> Schema {
     let mut builder = Schema::builder().column("obs/pixels", DType::U8, &[2, 3]);
     for (at, dtype) in DType::ALL.into_iter().enumerate() {
@@ -20,8 +20,8 @@ pub(crate) fn every_type() -> Schema {
     builder.build().unwrap()
 }
 
-/// A ring with `steps` steps in each of its lanes, episodes of `length` steps ending by turns in
-/// two ways.
+/// Returns a ring with `steps` steps in each of its lanes. Episodes have `length` steps, and are
+/// terminated and truncated by turns.
 pub(crate) fn ring(
     base: &Base,
     name: &str,
@@ -73,7 +73,7 @@ pub(crate) fn write(ring: &Ring, steps: u32, length: u32) {
     }
 }
 
-/// Every readable row of two rings is the same, built-in columns included.
+/// Checks that two rings have the same readable rows, built-in columns included.
 pub(crate) fn assert_same(a: &Ring, b: &Ring) {
     assert_eq!((a.schema(), a.lanes()), (b.schema(), b.lanes()));
     for lane in 0..a.lanes() {

@@ -23,7 +23,7 @@ fn over<'a>() -> ExportOptions<'a> {
     ExportOptions::default().overwrite(true)
 }
 
-/// Everything at a path and below it, folders with nothing.
+/// Returns the files and folders at a path and below it. Folders have no bytes.
 fn tree(path: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let (mut found, mut open) = (BTreeMap::new(), vec![path.to_owned()]);
     while let Some(at) = open.pop() {
@@ -97,7 +97,7 @@ fn an_empty_folder_and_a_dataset_are_replaced_by_a_dataset() {
     assert!(said.contains("`--overwrite`") && said.contains("`overwrite=True`"), "{said}");
     export(&ring, &to, Format::Minari, over()).unwrap();
     let first = tree(&to);
-    // As Minari leaves one that lost its last episodes.
+    // A dataset that lost its last episodes is replaced too.
     fs::remove_dir_all(to.join("data/3")).unwrap();
     export(&ring, &to, Format::Minari, over()).unwrap();
     assert!(tree(&to) == first);

@@ -26,7 +26,8 @@ impl Folder {
         self.dir.path().join("steps.npz")
     }
 
-    /// An archive of arrays, each with NumPy's word for its type, its shape and its bytes.
+    /// Writes an archive of arrays, each with its name, NumPy's code of its dtype, its shape and
+    /// its bytes.
     fn save(&self, arrays: &[(&str, &str, &str, &[u8])]) {
         let files = arrays.iter().map(|(name, descr, shape, bytes)| {
             (format!("{name}.npy"), array(descr, "False", shape, bytes))
@@ -57,7 +58,7 @@ impl Folder {
     }
 }
 
-/// An array as NumPy writes it.
+/// Returns an array in the `.npy` format. `turned` is the text of `fortran_order`.
 fn array(descr: &str, turned: &str, shape: &str, bytes: &[u8]) -> Vec<u8> {
     let mut header = String::new();
     write!(header, "{{'descr': '{descr}', 'fortran_order': {turned}, 'shape': {shape}, }}")
@@ -143,7 +144,7 @@ fn unstorable_arrays_are_left_out_by_name() {
     let (ring, _) = import(&["infos", "metadata"]).unwrap();
     assert_eq!(ring.schema().columns().len(), 1);
     drop(ring);
-    // By the ring's name as well as by the file's.
+    // The ring's name works as well as the file's.
     folder.save(&[("observations", "<f4", "(2,)", &two), ("rew", "<f4", "(2,)", &two)]);
     let (ring, _) = import(&["reward"]).unwrap();
     assert_eq!(ring.schema().columns().len(), 1);
@@ -161,7 +162,7 @@ const YES: u8 = 1;
 #[test]
 fn steps_become_episodes_with_their_final_observations() {
     let folder = Folder::new();
-    // Three steps and an end, two steps and a cut, one step of a running episode.
+    // A terminated episode of three steps, a truncated one of two, and one step of a running one.
     let obs = floats([0., 1., 2., 10., 11., 20.]);
     let next = floats([1., 2., 3., 11., 12., 21.]);
     let reward = floats([0., 0., 1., 0., 0., 0.]);
@@ -191,8 +192,8 @@ fn steps_become_episodes_with_their_final_observations() {
 #[test]
 fn steps_that_lead_elsewhere_than_the_next_one_begins_end_their_episode_there() {
     let folder = Folder::new();
-    // The second step leads to 99, and the next one begins at 10; the third is followed by its own
-    // end.
+    // The second step leads to 99, but the third begins at 10. The fifth step leads to 7 in
+    // `obs/y`, but the sixth begins at 5.
     let obs = floats([0., 1., 10., 11., f32::NAN, 30.]);
     let next = floats([1., 99., 11., f32::NAN, 30., 31.]);
     let other: Vec<u8> = vec![0, 1, 2, 3, 4, 5];

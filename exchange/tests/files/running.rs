@@ -1,5 +1,4 @@
-//! Exports of rings whose writers go on: they step between two pieces of rows, when the export
-//! tells how far it is.
+//! Exports of rings whose writers go on: they append when the export reports progress.
 
 use std::collections::BTreeSet;
 use std::ops::{ControlFlow, Range};
@@ -12,11 +11,11 @@ use backcast_files::Progress;
 const LANES: u32 = 4;
 /// Rows of a lane.
 const ROWS: u64 = 1_000;
-/// Elements of a row, of 8 bytes: some 218 rows are a megabyte, which is read at a time.
+/// Elements of 8 bytes in a row: a read of a megabyte has about 217 rows.
 const WIDE: usize = 600;
 const FORMATS: [Format; 3] = [Format::Parquet, Format::Csv, Format::Minari];
 
-/// A full ring, and a writer for each of its lanes.
+/// Returns a full ring, and a writer for each of its lanes.
 fn running(base: &Base, lanes: u32) -> (Ring, Vec<Writer>) {
     let wide = u32::try_from(WIDE).unwrap();
     let schema = Schema::builder()
@@ -47,8 +46,8 @@ fn publish(ring: &Ring, writer: &mut Writer, rows: u64) {
     }
 }
 
-/// Exports while every lane publishes so many rows for each hundred that are done. Also returns how
-/// many were published, and what was readable before.
+/// Exports while each lane publishes its rate of rows for every hundred rows that are done. Also
+/// returns how many rows were published, and which were readable before.
 fn export_beside(
     to: &Path,
     format: Format,
@@ -78,7 +77,7 @@ fn export_beside(
     (report, published, before)
 }
 
-/// Lane and sequence number of every row of a table.
+/// Returns lane and sequence number of every row of a table.
 fn rows_of(csv: &Path) -> Vec<(u32, u64)> {
     let text = std::fs::read_to_string(csv).unwrap();
     let cells = text.lines().skip(1).map(|line| line.split(','));
@@ -133,7 +132,7 @@ fn a_writer_faster_than_the_export_costs_no_more_than_it_published_and_it_is_sai
             let all: u64 = before.iter().map(|span| span.end - span.start).sum();
             assert!((1..=published).contains(&report.rows_lapped), "{case} {format}: {report:?}");
             if format == Format::Minari {
-                // A single row is no step of an episode.
+                // An episode of a single row has no step and is not written.
                 let missing = all - report.rows - report.rows_lapped;
                 assert!(missing <= report.rows_lapped, "{case}: {report:?}");
                 continue;

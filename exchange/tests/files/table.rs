@@ -67,7 +67,7 @@ fn rows_that_were_overwritten_meanwhile_are_left_out_and_counted() {
     let progress = |_: &_| {
         calls += 1;
         if calls == 1 {
-            // Once around after the first piece.
+            // Overwrite the whole lane after the first piece.
             made::write(&ring, 15_000, 1000);
         }
         ControlFlow::Continue(())

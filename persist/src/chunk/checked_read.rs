@@ -1,4 +1,4 @@
-//! Reads chunk files, and checks every byte against the sums of the manifest.
+//! Reads chunk files, and checks the bytes read against the checksums of the manifest.
 
 use std::io::{self, ErrorKind};
 use std::ops::Range;
@@ -60,7 +60,7 @@ impl<'a> ChunkFile<'a> {
         Ok(places)
     }
 
-    /// Checks all bytes of the file outside the bodies of batches.
+    /// Checks all bytes of the file outside the bodies of batches. Returns the failures.
     pub(crate) fn rest(&self, chunk: &SavedChunk) -> Vec<ReadFailure> {
         let mut damages = Vec::new();
         let mut check = |part: ChunkPart, bytes: Range<u64>, crc: u32| {
@@ -89,7 +89,7 @@ impl<'a> ChunkFile<'a> {
 
     fn read(&self, at: u64, buffer: &mut [u8]) -> Result<(), ReadFailure> {
         self.file.read_exact_at(buffer, at).map_err(|source| match source.kind() {
-            // It was cut after its size was read.
+            // The file was cut after its size was read.
             ErrorKind::UnexpectedEof => self.resized(self.file.bytes().unwrap_or(0)),
             _ => ReadFailure::of(&self.path, source),
         })

@@ -1,4 +1,5 @@
-//! Chunk files: rows of one ring in batches, located by the manifest, which has their checksums.
+//! Chunk files: batches of rows, of table values or of parameters. The manifest has their places
+//! and checksums.
 
 mod checked_read;
 mod write;
@@ -7,12 +8,12 @@ pub(crate) use self::checked_read::ChunkFile;
 pub(crate) use self::write::{ChunkWriter, SavedFiles};
 use crate::layout::BodyPlace;
 
-/// Returns whether a file of the directory was left by a killed process.
+/// Returns whether a name is that of a temporary chunk file.
 pub(crate) fn is_leftover(name: &str) -> bool {
     name.ends_with(".arrow.tmp")
 }
 
-/// Returns a column with its padding.
+/// Returns the bytes of a column in a body, padding included.
 fn slice<'a>(body: &'a [u8], place: &BodyPlace) -> &'a [u8] {
     let start = size(place.offset);
     body.get(start..start.saturating_add(size(place.padded))).unwrap_or_default()

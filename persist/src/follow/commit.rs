@@ -156,7 +156,7 @@ pub(crate) fn from_oldest(ring: &Ring) -> Vec<FollowedLane> {
     (0..ring.lanes()).map(of_lane).collect()
 }
 
-/// Copies new rows, first of the lanes that are closest to being lapped.
+/// Copies new rows, beginning with the lanes that have the most.
 fn copy_new(
     step: &FollowStep<'_>,
     chunks: &mut ChunkWriter<'_>,
@@ -177,7 +177,7 @@ fn copy_new(
     let mut copy = RowCopier { ring, guard, chunks, rows_per_batch, progress: None, done };
     for (_, number) in lanes {
         let Some(lane) = follow.lanes.get_mut(number as usize) else { continue };
-        // Read again, since other lanes took time.
+        // Read the span again, since copying other lanes took time.
         let span = ring.lane_span(number).unwrap_or_default();
         let kept = guard.and_then(|guard| guard.span(number)).unwrap_or_default();
         let end = span.end.max(lane.next);
@@ -199,8 +199,8 @@ fn copy_new(
     Ok(())
 }
 
-/// Returns the snapshot of the ring's rows that are in files. It has no tables of priorities, which
-/// would be written whole at every step.
+/// Returns the snapshot of the ring's rows that are in files, and of the rate limiter. It has no
+/// tables, which would be written whole at every step.
 fn live(
     ring: &Ring,
     saved: &SavedRing,
@@ -226,8 +226,8 @@ fn live(
     })
 }
 
-/// Replaces the previous live snapshot. A snapshot of another ring is kept as `before`, in case the
-/// ring was recreated by mistake.
+/// Replaces the previous live snapshot. If that is of another ring and has rows, it is kept as
+/// `before`, in case the ring was recreated by mistake.
 fn name_live(manifest: &mut Manifest, snapshot: SavedSnapshot) {
     let old = manifest.snapshots.iter().position(|old| old.label == LIVE);
     if let Some(mut old) = old.map(|at| manifest.snapshots.remove(at))

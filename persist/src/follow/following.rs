@@ -15,23 +15,25 @@ use crate::save::SaveOptions;
 use crate::spec::{ROLLING, check_name};
 use crate::store::Store;
 
-/// Maximum time between two inspections. An inspection reads two words per lane, so 20 per second
+/// Maximum time between two inspections. An inspection loads a few words per lane, so 20 per second
 /// are cheap, and writers need not notify.
 const INSPECT_EVERY: Duration = Duration::from_millis(50);
 /// Minimum time between two inspections.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
-/// Time between two checks of the store. A removed snapshot is saved again.
+/// Minimum time between two checks that the store still has the saved rows.
 const NOTICE_EVERY: Duration = Duration::from_secs(1);
-/// Number of batches of new rows over all lanes at which a step is due.
+/// A step is due when all lanes together have this many times `lane_limit` rows that are not on
+/// disk.
 const MANY_BATCHES: u64 = 4;
-/// Attempts to pin a row that is overwritten meanwhile; each uses the next row.
+/// Maximum attempts to pin the oldest row of a lane that its writer keeps overwriting.
 const ATTEMPTS: u32 = 16;
 
 /// Follower of a ring that works step by step: [`inspect`](Self::inspect) tells when
 /// [`step`](Self::step) is due.
 ///
-/// In mode [`Block`](PersistMode::Block) it pins the rows that are not on disk yet; the pins end with the
-/// process. The manifest has all other state, so that another follower continues after a kill.
+/// In mode [`Block`](PersistMode::Block) it pins the rows that are not on disk yet; the pins end
+/// with the process. The manifest has all other state, so that another follower continues after a
+/// kill.
 #[derive(Debug)]
 pub struct Following {
     store: Store,
@@ -40,13 +42,14 @@ pub struct Following {
     options: FollowOptions,
     done: Done,
     /// First row of each lane that was not dropped from the ring when its rows were last saved.
-    /// `None` if none are on disk.
+    /// `None` if no rows are on disk.
     saved_marks: Option<Vec<u64>>,
     /// Number of rows of a lane that are not on disk at which a step is due.
     lane_limit: u64,
-    /// Time since which rows are not on disk, as far as this process can tell.
+    /// Time since which the rows on disk differ from those of the ring, as far as this process can
+    /// tell.
     behind_since: Option<Instant>,
-    /// Rows published at the last inspection, and its time.
+    /// Time of the last inspection, and the rows of each lane that were not on disk then.
     last: Option<(Instant, Vec<u64>)>,
     guard: Option<RetentionPin>,
     /// Time of the last check of the store.
@@ -55,7 +58,7 @@ pub struct Following {
     fresh: bool,
     bytes_written: u64,
     files_written: u64,
-    /// Tables that the last periodic snapshot lacks.
+    /// Tables, or the rate limiter, that the last snapshot lacks.
     left_out: Vec<LeftOutTable>,
 }
 
@@ -64,7 +67,8 @@ pub struct Following {
 enum Done {
     /// Progress by lane.
     Lanes(Vec<FollowedLane>),
-    /// Rows published at the last periodic snapshot, and when the next is due.
+    /// Rows published at the last periodic snapshot, rows in it, its number, and the time at which
+    /// the next is due.
     Snapshot { rows: u64, persisted: u64, due: Instant, number: u64 },
 }
 
@@ -90,8 +94,12 @@ impl Inspection {
 }
 
 impl Following {
-    /// Follows a ring from the position in the store's manifest, or from its oldest row, and saves
-    /// it as `name`. Fails in mode [`Off`](PersistMode::Off).
+    /// Returns a follower that saves the ring as `name`. It continues at the position in the
+    /// store's manifest, or begins at the oldest row. In periodic mode it continues the schedule of
+    /// the last snapshot.
+    ///
+    /// Saves nothing itself; pins rows in mode [`Block`](PersistMode::Block). Fails in mode
+    /// [`Off`](PersistMode::Off).
     pub fn new(
         store: &Store,
         name: &str,
@@ -172,7 +180,8 @@ impl Following {
         }
     }
 
-    /// Checks that the store still has the saved rows. If they were removed, no row is on disk.
+    /// Checks that the store still has the saved rows. If they were removed, all rows of the ring
+    /// count as not on disk.
     pub(super) fn notice(&mut self) {
         if self.fresh || !matches!(self.done, Done::Lanes(_)) {
             return;
@@ -190,7 +199,7 @@ impl Following {
     /// with a snapshot that lacks the table.
     pub fn step(&mut self, stopped: &(dyn Fn() -> bool + Sync)) -> Result<(), SaveError> {
         let behind_since = Instant::now();
-        // Before the rows are saved: a mark that rises meanwhile makes another step due.
+        // Read before the rows are saved: a mark that rises meanwhile makes another step due.
         let marks = marks(&self.ring).collect();
         match self.done {
             Done::Snapshot { number, .. } => {
@@ -231,7 +240,7 @@ impl Following {
         Ok(())
     }
 
-    /// Returns the rows written since the first follower began, including those removed since. In
+    /// Returns the rows saved since the first follower began, including those removed since. In
     /// periodic mode, the rows of the last snapshot.
     #[must_use]
     pub fn rows_persisted(&self) -> u64 {
@@ -241,8 +250,9 @@ impl Following {
         }
     }
 
-    /// Returns the rows that were overwritten or dropped before they were copied. Every published
-    /// row is lapped, persisted, behind, or from before the ring was followed.
+    /// Returns the rows that were overwritten or dropped before they were copied; 0 in periodic
+    /// mode. Every published row is lapped, persisted, behind, or one of
+    /// [`rows_before`](Self::rows_before).
     #[must_use]
     pub fn rows_lapped(&self) -> u64 {
         match &self.done {
@@ -251,7 +261,8 @@ impl Following {
         }
     }
 
-    /// Returns the rows published before the ring was followed.
+    /// Returns the rows that were overwritten or dropped before the ring was followed; 0 in
+    /// periodic mode.
     #[must_use]
     pub fn rows_before(&self) -> u64 {
         match &self.done {
@@ -260,8 +271,8 @@ impl Following {
         }
     }
 
-    /// Returns the published rows that are persisted, lapped, or from before the ring was followed.
-    /// In periodic mode, the rows published at the last snapshot.
+    /// Returns the published rows that are persisted, lapped, or were gone before the ring was
+    /// followed. In periodic mode, the rows published at the last snapshot.
     #[must_use]
     pub fn rows_done(&self) -> u64 {
         match &self.done {
@@ -270,7 +281,7 @@ impl Following {
         }
     }
 
-    /// Returns the bytes and files that this process wrote.
+    /// Returns the bytes and files that this follower wrote. The files do not include merged ones.
     #[must_use]
     pub fn written(&self) -> (u64, u64) {
         (self.bytes_written, self.files_written)
@@ -282,7 +293,8 @@ impl Following {
         &self.left_out
     }
 
-    /// Returns the maximum age of the oldest row that is not on disk.
+    /// Returns for how long the rows on disk have differed from those of the ring, as far as this
+    /// process can tell.
     #[must_use]
     pub fn behind_for(&self) -> Duration {
         self.behind_since.map_or(Duration::ZERO, |since| since.elapsed())
@@ -374,7 +386,8 @@ fn marks(ring: &Ring) -> impl Iterator<Item = u64> + '_ {
     (0..ring.lanes()).map(|lane| ring.first_kept(lane).unwrap_or_default())
 }
 
-/// Returns the position of the last follower, and the first row of each lane in its snapshot.
+/// Returns the position at the last periodic snapshot of the ring, and the first row of each lane
+/// in it.
 fn last_snapshot(
     store: &Store,
     name: &str,

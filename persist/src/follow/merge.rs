@@ -14,10 +14,10 @@ use crate::manifest::{SavedBatch, SavedChunk, SavedRing};
 use crate::read_failure::ReadFailure;
 use crate::storage::Storage;
 
-/// Number of files of similar size that are merged.
+/// Minimum number of files of one size class that are merged.
 const FILES: usize = 8;
-/// Maximum size of files of the smallest kind. Files of each further kind are [`FILES`] times
-/// larger.
+/// Files of fewer bytes are in the smallest size class. The limit of each further class is
+/// [`FILES`] times larger.
 const SMALLEST_BYTES: u64 = 4096;
 
 /// Error of merging files. They are unchanged.
@@ -41,9 +41,9 @@ impl From<ReadFailure> for MergeError {
 }
 
 /// Copies the rows of some files of a ring to files of `out`, which replace them in the manifest.
-/// Checks every byte. Returns the bytes written.
+/// Checks every byte of the rows. Returns the bytes written.
 ///
-/// Each row is written again once per kind of size. Only slow rings have this cost; fast ones fill
+/// Each row is written again once per size class. Only slow rings have this cost; fast ones fill
 /// large files from the start.
 pub(super) fn merge(
     storage: &dyn Storage,
@@ -86,7 +86,7 @@ pub(super) fn merge(
     Ok(bytes)
 }
 
-/// Returns the smallest kind with enough files to merge.
+/// Returns the smallest size class with enough files to merge.
 fn many(chunks: &[SavedChunk], file_bytes: u64) -> Option<u32> {
     let kinds = || chunks.iter().filter(|c| c.bytes < file_bytes).map(|c| kind_of(c.bytes));
     let enough = |kind: &u32| kinds().filter(|other| other == kind).count() >= FILES;

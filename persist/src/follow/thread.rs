@@ -28,13 +28,13 @@ pub struct FollowState {
     pub mode: PersistMode,
     /// Published rows that are not on disk.
     pub rows_behind: u64,
-    /// Maximum age of the oldest of them.
+    /// Time for which the rows on disk have differed from those of the ring, as far as known.
     pub behind_for: Duration,
-    /// Rows written, including those removed since. In periodic mode, rows of the last snapshot.
+    /// Rows saved, including those removed since. In periodic mode, rows of the last snapshot.
     pub rows_persisted: u64,
-    /// Rows that writers overwrote before they were copied.
+    /// Rows that were overwritten or dropped before they were copied.
     pub rows_lapped: u64,
-    /// Rows published before the ring was followed.
+    /// Rows that were overwritten or dropped before the ring was followed.
     pub rows_before: u64,
     /// Published rows that are not behind.
     pub rows_done: u64,
@@ -44,11 +44,11 @@ pub struct FollowState {
     pub files_written: u64,
     /// Steps that succeeded.
     pub steps: u64,
-    /// Steps that failed.
+    /// Attempts to start or to do a step that failed.
     pub errors: u64,
     /// Error of the last step; `None` after one that succeeded.
     pub error: Option<String>,
-    /// Tables that the last periodic snapshot lacks, and why.
+    /// Tables, or the rate limiter, that the last snapshot lacks, and why.
     pub left_out: Vec<String>,
 }
 
@@ -66,7 +66,8 @@ struct Shared {
     state: Mutex<FollowState>,
     /// Whether the thread ends after one more step.
     ending: AtomicBool,
-    /// Whether to stop waiting for another process that changes the directory.
+    /// Whether to stop waiting for another process that changes the directory or has a table
+    /// locked.
     hurry: AtomicBool,
     /// Whether the thread has done its last step.
     ended: AtomicBool,

@@ -1,4 +1,4 @@
-//! Priorities, claims and rate limits in a manifest.
+//! Priorities, learned columns, claims and rate limits in a manifest.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{BadSamplerState, every, is_every};
 
-/// JSON of a selector. The largest and the smallest priorities have their settings in `priority`.
+/// JSON of a selector. `MaxPriority` and `MinPriority` have their settings in `priority`.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "name", rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum SavedSelector {
@@ -38,7 +38,8 @@ pub(super) struct SavedPriority {
 /// Beta that a function of the caller computes.
 const FUNCTION: &str = "function";
 
-/// JSON of beta: a constant, the first value and the batches until it is 1, or `"function"`.
+/// JSON of beta: a constant; a pair of the first value and the batches until it is 1; or
+/// `"function"`.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 enum SavedBeta {

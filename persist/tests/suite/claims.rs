@@ -108,7 +108,7 @@ fn a_manifest_without_claims_and_one_with_impossible_ones() {
     assert!(!manifest("pong").0.contains("claims"));
     assert_eq!(load(&place, &store, "pong@a").claim_states().unwrap().len(), 0);
 
-    // A manifest alone, since a damaged one leaves the one before.
+    // A store with a single manifest: with two, a damaged one would leave the older.
     let queue = &tables()[0];
     sampler(&ring, queue).sample(5).unwrap();
     store.save(&ring, "b", SaveOptions::default().name("claimed")).unwrap();

@@ -38,7 +38,8 @@ fn verify(store: &Store) -> Result<Vec<Damage>, LoadError> {
     store.verify("pong", |_| ControlFlow::Continue(())).map(|report| report.damages)
 }
 
-/// Calls `check` with each byte of the file changed, and then with it cut there.
+/// Calls `check` with every `step`-th byte of the file flipped, with the file cut there, and at
+/// last with a byte too many and with the file removed.
 fn spoil(path: &Path, step: usize, mut check: impl FnMut(&str)) {
     let good = fs::read(path).unwrap();
     for at in (0..good.len()).step_by(step) {

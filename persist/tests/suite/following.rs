@@ -31,7 +31,8 @@ fn step(following: &mut Following) {
     following.step(&|| false).unwrap();
 }
 
-/// Checks that published rows are those on disk, those lapped, and those still to be handled.
+/// Checks that every published row is persisted, lapped, behind, or was gone before the ring was
+/// followed.
 fn check_sum(following: &Following) {
     let published = following.ring().rows_published();
     let (persisted, lapped) = (following.rows_persisted(), following.rows_lapped());
@@ -427,7 +428,7 @@ fn rows_dropped_before_they_were_copied_are_counted_as_lapped() {
     assert_eq!(content(&load(&place, &store, "pong@live")), content(&ring));
 }
 
-/// A follower's last step saves what was dropped too.
+/// A follower's last step also removes dropped rows from the live snapshot.
 #[test]
 fn a_follower_that_stops_drops_the_rows_on_disk() {
     let (place, schema) = (Place::new(), schema());

@@ -42,7 +42,7 @@ impl Run<'_> {
         FollowOptions { mode: PersistMode::Continuous, flush, keep, ..small() }
     }
 
-    /// Runs the steps of one process: with some rows, too many rows, and none.
+    /// Runs the steps of one process, some of them with more rows than the ring keeps.
     fn life(&self, power: &Power) -> After {
         let store = Self::store(power);
         let ring = heap(&self.schema, LANES, 60);

@@ -79,7 +79,7 @@ fn a_loaded_ring_draws_by_priority_what_the_saved_one_draws() {
         let attached = store.attach_snapshot("pong@b", read_only).unwrap();
         assert_eq!(draws(&attached, &options[0]), after[0], "drawn from the snapshot itself");
 
-        // Restored rows leave as any others do.
+        // Restored rows are overwritten like any others.
         let loaded = load(&place, &store, "pong@a", "loaded");
         append(&mut self::writer(&loaded), &schema, lanes, 400, 6);
         assert_eq!(draws(&loaded, &options[0]).len(), 4);
@@ -167,7 +167,7 @@ fn a_limiter_goes_on_from_its_counts() {
         assert_eq!((again.limits().unwrap(), again.counts()), (limits, counts));
         assert_eq!(again.inserts_at_last_drop(), counts.inserts);
         assert_eq!(content(&loaded), content(&ring));
-        // A snapshot is read by any number of learners, which nobody limits.
+        // A snapshot in shared memory has no rate limiter.
         let read_only = LoadOptions::default().base(place.base()).huge_pages(false);
         let attached = store.attach_snapshot("pong@a", read_only).unwrap();
         assert!(attached.limiter().is_none());
@@ -246,7 +246,7 @@ fn a_damaged_limiter_is_left_out_of_a_snapshot_and_said_to_be() {
     append(&mut writer(&ring), &schema, 1, 50, 3);
     let path = ring.path().unwrap().join("ring.lim");
     let good = fs::read(&path).unwrap();
-    // Both slots of the limits in force.
+    // Overwrites both slots of the limits (384..640); either may be in force.
     let file = fs::File::options().write(true).open(&path).unwrap();
     file.write_all_at(&[0xff; 256], 384).unwrap();
     let report = store.save(&ring, "a", SaveOptions::default()).unwrap();

@@ -135,7 +135,7 @@ fn refuse_each(place: &Place, work: impl Fn(&Store) -> Result<bool, StoreError>)
             let storage = Arc::new(Refusing(Arc::clone(&countdown)));
             let found = work(&Store::with_storage(place.store().path(), storage));
             if countdown.left.load(Relaxed) > 0 {
-                // Fewer operations than that.
+                // The work has fewer operations than `at`.
                 assert!(matches!(found, Ok(false)) && at > 1, "{errno} at {at}: {found:?}");
                 break;
             }

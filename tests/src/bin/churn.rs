@@ -1,4 +1,5 @@
-//! Creates, joins, fills and drops rings of one name until it is killed. `churn DIR NAME SEED`
+//! Creates, attaches to, fills and drops rings of one name until it is killed: `churn DIR NAME
+//! SEED`.
 
 use std::env;
 use std::error::Error;

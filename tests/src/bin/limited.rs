@@ -1,7 +1,9 @@
-//! One side of a ring with a rate limiter, until it is killed, or for so many steps.
-//! `limited DIR NAME actor|learner STEPS SIZE`, with 0 steps for no end; SIZE is the number of
-//! lanes of the actor, or of transitions in a batch. Says `ready`, and at its end how often it gave
-//! up the processor.
+//! An actor or a learner of a ring with a rate limiter: `limited DIR NAME actor|learner STEPS
+//! SIZE`.
+//!
+//! Runs until it is killed, or for STEPS steps; 0 stands for no end. SIZE is the number of lanes of
+//! the actor, or of transitions in a batch. Prints `ready`, and at its end how often it gave up the
+//! processor.
 
 use std::env;
 use std::error::Error;

@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let _daemon = Daemon::start(&Base::at(dir), &options)?;
     println!("ready");
-    // The test holds the other end of the pipe.
+    // Runs until the test closes its end of the pipe.
     std::io::stdin().read_to_end(&mut Vec::new())?;
     Ok(())
 }

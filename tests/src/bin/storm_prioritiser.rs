@@ -7,7 +7,7 @@ use std::error::Error;
 use backcast_core::{Base, PriorityOptions, Ring, SampleError, SamplerOptions};
 use backcast_tests::storm::mix;
 
-/// Priorities set at a time: so many that many a kill hits a change.
+/// Priorities set at a time. There are many, so that many kills hit a change.
 const BATCH: usize = 2_048;
 
 fn main() -> Result<(), Box<dyn Error>> {

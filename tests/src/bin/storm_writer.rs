@@ -72,7 +72,7 @@ fn write(dir: &str, name: &str, life: u64, lanes: u32) -> Result<(), Box<dyn Err
             let seq = ring.lane_span(lane).ok_or("a lane is missing")?.end;
             now.set(i, lane, seq, life);
             (actions[i], rewards[i]) = (action(lane, seq), reward(lane, seq));
-            // Each lane ends an episode independently, about one step in eight.
+            // Each lane ends an episode independently, in about three of sixteen steps.
             let end = if awaits_final[i] { 0 } else { mix(seq ^ life << 32 ^ step << 8) % 16 };
             (terminated[i], truncated[i]) = (end == 1 || end == 3, end == 2 || end == 3);
             let ends = terminated[i] || truncated[i];

@@ -21,7 +21,7 @@ use super::dice::Dice;
 /// The files of one object, by name.
 pub type Files = BTreeMap<String, Vec<u8>>;
 
-/// Numbers at which arithmetic overflows or rounds.
+/// Returns a number, mostly one near which arithmetic overflows or rounds.
 pub fn odd_number(dice: &mut Dice) -> u64 {
     let power = 1_u64 << dice.random_range(0..64);
     let near = [power, power - 1, power + 1, power.wrapping_neg(), u64::MAX, u64::MAX - 4096, 0];
@@ -164,7 +164,8 @@ pub fn damage_repaired(dir: &Path, dice: &mut Dice) -> io::Result<String> {
         0 => {
             let bits = dice.random_range(1..5);
             for _ in 0..bits {
-                // Bytes between the magic and the checksum, and the records of the schema.
+                // Bytes after the magic: either in front of the checksum, or up to the schema's
+                // end.
                 let end = if dice.random() { 0xe0 } else { 4096 + 8 * 128 };
                 let at = dice.random_range(8..end);
                 ctl[at] ^= 1 << dice.random_range(0..8);

@@ -88,7 +88,8 @@ impl Noise {
                 lane.write_all_at(&(rows + rows % 9).to_le_bytes(), reserved)
             }
             6..=8 => {
-                // All but the sequence numbers, since a wrong one is refused at once.
+                // Noise in every column but `seq`, since a wrong `seq` is refused before other
+                // checks.
                 dice.fill_bytes(&mut noise);
                 let column = dice.random_range(0..self.columns.len());
                 let (offset, length) = self.columns[column];

@@ -59,7 +59,7 @@ pub fn case(dice: &mut Dice) -> Case {
     Case { bytes, options, mutations }
 }
 
-/// Returns the offset of the footer, if its length is plausible.
+/// Returns the offset of the footer, as its length says.
 fn footer(bytes: &[u8]) -> usize {
     let end = bytes.len();
     let length = bytes
@@ -128,7 +128,7 @@ fn focus(bytes: &[u8], dice: &mut Dice) -> std::ops::Range<usize> {
     }
 }
 
-/// Sets the codec of every column chunk in a footer to Brotli.
+/// Sets the codec of every uncompressed column chunk in a footer to Brotli.
 fn codec(bytes: &mut [u8]) {
     // Field 4 of a column's metadata is the codec, an i32 after the path; 4 is Brotli.
     let needle: &[u8] = b"\x15\x00\x16";

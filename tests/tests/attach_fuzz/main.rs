@@ -41,7 +41,7 @@ fn ten_thousand_damaged_rings_are_refused_with_a_typed_error_or_work() -> Result
         *tally.entry(outcome).or_default() += 1;
     }
     println!("rings: {tally:#?}");
-    // In 4 of a thousand rings, so not in every short run.
+    // This error occurs in 4 of a thousand rings, so not in every short run.
     let rare = (cases(10_000) >= 2_000).then_some("attach: Io");
     let expected = [
         "attach: NotFound",

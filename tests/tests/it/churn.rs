@@ -1,5 +1,6 @@
-//! Processes that create, join, replace and drop rings of one name are killed at random moments.
-//! The others never see a partial object, and garbage collection removes everything of the dead.
+//! Processes that create, attach to, replace and drop rings of one name are killed at random
+//! moments. The others never see a partial object, and garbage collection removes what the dead
+//! ones left.
 
 use std::error::Error;
 use std::process::{Child, Command};
@@ -45,7 +46,7 @@ fn killed_creators_leave_nothing_that_a_collection_does_not_take() -> Result<(),
     let (mut remnants, mut names_left) = (0, 0);
     for round in 0..500 {
         let mut pair = [Churn::start(&dir, 2 * round), Churn::start(&dir, 2 * round + 1)];
-        // Waits for a random time after the first file of theirs; storm.rs says why.
+        // Waits for a random time after the pair's first file; `storm.rs` says why.
         let delay = Duration::from_micros(dice.random_range(0..8_500));
         let (begin, mut first) = (Instant::now(), None);
         while first.is_none_or(|first: Instant| first.elapsed() < delay) {

@@ -2,8 +2,8 @@
 //! causes a panic, a hang or an allocation whose size the file dictates.
 //!
 //! `cargo test` runs a fixed number of cases. `make fuzz` runs cases for `BACKCAST_FUZZ_SECONDS`.
-//! `BACKCAST_FUZZ_SEED` is the first case, by default taken from the clock, and
-//! `BACKCAST_FUZZ_CASES` the number of cases.
+//! `BACKCAST_FUZZ_SEED` is the first case, by default taken from the clock if seconds are given,
+//! else 0. `BACKCAST_FUZZ_CASES` is the number of cases.
 
 use std::{
     collections::BTreeMap,

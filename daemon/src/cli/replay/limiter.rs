@@ -93,7 +93,7 @@ impl LimitArgs {
             }
             (_, _, Some(size), _) => Some(RateLimiter::queue(size)),
             (_, _, _, Some(least)) => {
-                // The band moves with the size. One without ends has none to move.
+                // The error band moves with the size. Infinite ends stay infinite.
                 let (ratio, (low, high)) = (before.samples_per_insert(), before.error_band());
                 let moved = (least as f64 - size as f64) * ratio;
                 Some(RateLimiter::band(ratio, least, low + moved, high + moved))
@@ -152,7 +152,7 @@ pub(crate) fn run(
 
 impl Args {
     /// Returns the limits to set, or `None` if no option asks for a change. `now` returns the
-    /// limits in force, which keep what no option names.
+    /// limits in force; values that no option names are taken from them.
     fn asked(
         &self,
         now: impl FnOnce() -> Result<RateLimiter, LimiterError>,

@@ -82,7 +82,7 @@ pub(crate) fn run(
     console: &mut Console<'_>,
 ) -> Result<Exit, CommandError> {
     let objects = backcast_core::list_objects(base)?;
-    // Found before a panel is opened, which holds it.
+    // Look up the holders first: opening a panel makes this process a holder.
     let holders = backcast_core::object_holders(&objects);
     let mut listed: Vec<Listed> = objects
         .into_iter()

@@ -177,8 +177,8 @@ pub(crate) struct MakingOptions {
     pub(crate) replace: &'static str,
 }
 
-/// Converts the error of filling a new ring. Returns an error unchanged that gets no other remedy
-/// on the command line.
+/// Converts the error of filling a new ring. Returns an error unchanged if the command line has no
+/// remedy of its own for it.
 pub(crate) fn of_restore(
     error: RestoreError,
     MakingOptions { less, rename, replace }: MakingOptions,

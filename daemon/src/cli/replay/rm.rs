@@ -18,7 +18,8 @@ use crate::objects::catalogue::{self, Obstacle};
 use crate::objects::find::find;
 use crate::objects::holders;
 
-/// Longest wait for a process that has a table locked, which a change does for microseconds.
+/// Maximum wait for a table that another process has locked. A change holds the lock for
+/// microseconds.
 const TABLE_WAIT: Duration = Duration::from_secs(5);
 
 /// Remove a ring, panel, set of parameters or snapshot by name.

@@ -56,11 +56,11 @@ impl From<SaveError> for CommandError {
     }
 }
 
-/// A ring is loaded with the size that was saved.
+/// Remedies for loading a ring. Its size is the saved one, so no option asks for less.
 const OPTIONS: MakingOptions =
     MakingOptions { less: None, rename: "give another name with --as, ", replace: EXIST_REPLACE };
 
-/// Parameters are loaded under the name that was saved.
+/// Remedies for loading parameters. No option gives them another name.
 const PARAMS_OPTIONS: MakingOptions = MakingOptions { rename: "", ..OPTIONS };
 
 /// Returns the exit status of an error of a load.
@@ -86,7 +86,7 @@ impl From<LoadError> for CommandError {
     }
 }
 
-/// Converts the error of making what a snapshot has.
+/// Converts an error of creating the ring or the parameters of a snapshot.
 fn of_filling(error: RestoreError, options: MakingOptions) -> CommandError {
     of_restore(error, options)
         .unwrap_or_else(|error| CommandError::plain(LoadError::Restore(error), exit_of_load))

@@ -88,7 +88,7 @@ pub(crate) fn run(
         }
     }
     let info = find(base, &args.name, args.kind.map(Into::into))?;
-    // Found before a panel is opened, which holds it.
+    // Look up the holders first: opening a panel makes this process a holder.
     let holder_pids = object_holders(std::slice::from_ref(&info)).remove(0);
     let entry = Entry::open_counted(base, info, TableScan::Whole);
     let Some(Entry { info, state, content, persist, distributions, .. }) = entry else {

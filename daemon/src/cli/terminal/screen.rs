@@ -117,7 +117,7 @@ impl<'a> Screen<'a> {
         Ok(Self { terminal, size, ending })
     }
 
-    /// Redraws everything after a resize, even to the same size.
+    /// Makes the next draw redraw everything, even if the size is the same.
     pub(crate) fn forget(&mut self) {
         self.size = (0, 0);
     }

@@ -26,14 +26,14 @@ pub(crate) struct PersistReport {
     pub(crate) behind_rows: u64,
     pub(crate) behind_s: f64,
     persisted_rows: u64,
-    /// Rows published before the ring was followed.
+    /// Rows that were overwritten or dropped before the ring was followed.
     before_rows: u64,
     pub(crate) lapped_rows: u64,
     written_bytes: u64,
     written_files: u64,
     errors: u64,
     pub(crate) error: Option<String>,
-    /// Tables that the last periodic snapshot lacks, and why.
+    /// Tables, or the rate limiter, that the last snapshot lacks, and why.
     #[serde(default)]
     left_out: Vec<String>,
     /// Time of the report by the wall clock.
@@ -46,7 +46,7 @@ pub(crate) struct PersistReport {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 struct FollowerKey {
     uuid: String,
-    /// Published rows that are on disk or lapped.
+    /// Published rows that are not behind.
     done_rows: u64,
 }
 
@@ -78,7 +78,7 @@ impl PersistReport {
 
     /// Removes the report of a ring that is no longer followed.
     pub(crate) fn remove(dir: &Path) {
-        // A report that cannot be removed is shown with its age.
+        // `stat` and `top` go on to show a report that cannot be removed.
         let _ = fs::remove_file(dir.join(FILE));
     }
 

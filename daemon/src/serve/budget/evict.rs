@@ -59,7 +59,7 @@ fn evict(shared: &Shared, info: &ObjectInfo) -> Result<bool, Refusal> {
         let spans = || (0..ring.lanes()).map(|lane| ring.lane_span(lane)).collect::<Vec<_>>();
         let saved = spans();
         let report = store.save_evicted(ring, name, state)?;
-        // The memory has what the snapshot lacks.
+        // Keep the ring: only its memory has what the snapshot lacks.
         if let Some(left_out) = report.left_out.first() {
             tracing::warn!(ring = %name, "it is not evicted: {left_out}");
             break;

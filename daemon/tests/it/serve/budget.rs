@@ -1,4 +1,4 @@
-//! The byte budget, exact however many ask at once.
+//! The byte budget is exact with any number of concurrent requests.
 
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -11,15 +11,15 @@ use super::rings::{ROWS, bytes, options};
 use super::running::Running;
 use crate::shelf::{Holder, Shelf, schema};
 
-/// Processes that create at once.
+/// Number of processes that create rings concurrently.
 const CREATORS: usize = 16;
 
 pub(crate) fn used(shelf: &Shelf) -> u64 {
     list_objects(&shelf.base()).unwrap().iter().map(|info| info.bytes).sum()
 }
 
-/// The most bytes that all objects have at a time, until stopped. Two equal lists show the objects
-/// between them; a single list may combine different times.
+/// Returns the largest sum of bytes of all objects until `done` is set. Two equal lists in a row
+/// show the objects at one time; a single list may combine different times.
 pub(crate) fn most_used(shelf: &Shelf, done: &AtomicBool) -> u64 {
     let mut most = 0;
     let mut before = Vec::new();
@@ -39,7 +39,7 @@ fn sixteen_processes_at_once_never_exceed_the_budget() {
         let shelf = Shelf::new();
         let one = bytes(&shelf, ROWS);
         let fit = 5;
-        // Room for five and a half.
+        // Room for five and a half rings.
         let budget = one * fit + one / 2;
         let daemon = Running::spawn(&shelf, &["--budget", &budget.to_string()]);
         let done = AtomicBool::new(false);
@@ -112,7 +112,7 @@ fn rings_beyond_the_budget_are_shrunk_to_the_rest_if_configured() {
     assert!(granted.allocated_bytes <= one / 2 && granted.allocated_bytes > one / 4);
     assert_eq!(granted.capacity_rows, ring.capacity());
     assert!(used(&shelf) <= budget);
-    // Nothing is left that a row would fit in.
+    // The rest of the budget is too small for a row.
     let error = client.create("third", &schema(), &options(&shelf)).map(drop).unwrap_err();
     assert!(matches!(error, ClientError::OverBudget { .. }), "{error}");
     let create = ["create", "third", "--daemon", "--column", "obs:f4", "--capacity", "1GiB"];
@@ -126,7 +126,7 @@ fn rings_beyond_the_budget_are_shrunk_to_the_rest_if_configured() {
 fn existing_rings_count_and_orphans_are_removed_first() {
     let shelf = Shelf::new();
     let one = bytes(&shelf, ROWS);
-    // Made without the daemon.
+    // Created without the daemon.
     drop(Ring::create("direct", &schema(), options(&shelf)).unwrap());
     let holder = Holder::spawn(&shelf);
     let orphan = used(&shelf) - one;

@@ -1,5 +1,5 @@
-//! Clients that send rubbish, half of something, too much, nothing, or vanish: others notice
-//! nothing.
+//! Clients that send invalid, partial, oversized or no requests, or disconnect, do not affect other
+//! clients.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -50,7 +50,7 @@ fn random_bytes_never_end_it() {
             state ^= state << 17;
             bytes.extend(state.to_ne_bytes());
         }
-        // Whole requests with one byte wrong are the more dangerous half.
+        // About half of the requests are valid but for one byte, to reach further checks.
         if state & 1 == 0 {
             bytes =
                 b"{\"protocol\":1,\"ask\":\"create\",\"name\":\"x\",\"columns\":[],\"lanes\":1}\n"
@@ -86,7 +86,7 @@ fn half_a_line_and_a_vanished_client_cost_nothing() {
         let mut stream = daemon.connect();
         stream.write_all(&PING[..10]).unwrap();
         drop(stream);
-        // Gone before the answer.
+        // This client disconnects before the answer.
         let mut stream = daemon.connect();
         stream.write_all(PING).unwrap();
     }
@@ -103,7 +103,7 @@ fn a_client_that_reads_no_answers_delays_no_other() {
     let daemon = Running::spawn(&shelf, &[]);
     let stuck = daemon.connect();
     stuck.set_nonblocking(true).unwrap();
-    // Until its requests, and our answers to them, fill both queues.
+    // Sends until the requests, and the daemon's answers to them, fill both queues.
     let line = b"{\"protocol\": 1, \"ask\": \"list\"}\n";
     while (&stuck).write_all(line).is_ok() {}
     for _ in 0..50 {
@@ -149,9 +149,8 @@ fn another_user_is_not_heard_even_if_the_socket_lets_him_in() {
     let socket = open.path().join("s");
     let daemon = Running::spawn(&shelf, &["--socket", socket.to_str().unwrap()]);
     std::fs::set_permissions(&socket, anybody).unwrap();
-    // A copy that the other user may run, wherever this was built. Another process makes it: had
-    // this one the file open for writing, so had a child that another test just starts, and what is
-    // written to cannot be run.
+    // A copy that the other user may run. Another process makes it: a file that this process, or a
+    // child of another test, has open for writing cannot be run.
     let copy = open.path().join("stranger");
     let copied = Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&copy).status();
     assert!(copied.unwrap().success());

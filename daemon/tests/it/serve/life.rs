@@ -174,7 +174,7 @@ fn orphans_go_by_themselves_and_what_is_held_or_kept_stays() {
     let shelf = Shelf::stocked();
     let holder = Holder::spawn(&shelf);
     let daemon = Running::spawn(&shelf, &["--interval", "50ms"]);
-    // What is being removed has no name.
+    // An object that is being removed has no name.
     let names = || -> Vec<String> {
         let named = list_objects(&shelf.base()).unwrap().into_iter().filter(|info| !info.building);
         named.map(|info| info.name).collect()
@@ -183,7 +183,7 @@ fn orphans_go_by_themselves_and_what_is_held_or_kept_stays() {
     holder.kill();
     until("the orphan is gone", || !names().contains(&"held".to_owned()));
     assert_eq!(names(), ["pong", "twin", "prices", "twin"]);
-    // A new daemon finds it before it reports that it is ready.
+    // A new daemon finds the orphan before it reports that it is ready.
     daemon.end(Signal::KILL);
     Holder::spawn(&shelf).kill();
     assert!(names().contains(&"held".to_owned()));
@@ -195,7 +195,7 @@ fn orphans_go_by_themselves_and_what_is_held_or_kept_stays() {
 fn rings_end_with_their_users_despite_the_daemon() {
     let shelf = Shelf::new();
     let daemon = Running::spawn(&shelf, &["--interval", "50ms", "--metrics", "127.0.0.1:0"]);
-    // A sweep may be removing it at the same moment, which takes as long as it takes.
+    // A sweep may be removing the object at the same moment, so the test waits.
     for _ in 0..200 {
         let ring = Ring::create("brief", &schema(), shelf.options()).unwrap();
         let joined = daemon.client().attach("brief").unwrap();

@@ -38,7 +38,7 @@ fn the_command_line_makes_it_and_every_command_finds_it() {
     assert!(alone.err.contains("--daemon"), "{}", alone.err);
     let daemon = Running::spawn(&shelf, &["--budget", "64MiB"]);
     shelf.run(&CREATE).expect(0);
-    // No process holds it: only the daemon has its memory.
+    // No process but the daemon has its memory, and the daemon does not count as a holder.
     assert_eq!(shelf.states(), [("pong".to_owned(), "idle".to_owned())]);
     let stat = shelf.json(&["stat", "pong"]).remove(0);
     assert_eq!((&stat["memfd"], &stat["persistent"]), (&true.into(), &true.into()));
@@ -161,7 +161,7 @@ fn evicted_rings_are_loaded_into_memfds_again() {
     let kept = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().filter_map(Result::ok);
     let kept = kept.filter_map(|entry| std::fs::read_link(entry.path()).ok());
     let memfds = kept.filter(|target| target.to_string_lossy().contains("memfd:backcast")).count();
-    // Some are had twice, by the keeper and by who looks after the ring.
+    // Some files have two descriptors: one of the keeper, one of the follower or the observer.
     assert!((1..=3 * 4).contains(&memfds), "{memfds} descriptors of one ring's four files");
 }
 
@@ -182,6 +182,6 @@ fn all_rings_may_be_in_memfds_and_lack_of_descriptors_is_reported() {
     let (status, text) = few("stat pong");
     assert_ne!(status, Some(0), "{text}");
     assert!(text.contains("may have 40 files") && text.contains("ulimit -n"), "{text}");
-    // Who could not look takes nothing away.
+    // A command that cannot open the ring does not remove it.
     assert_eq!(shelf.json(&["stat", "pong"])[0]["memfd"], true);
 }

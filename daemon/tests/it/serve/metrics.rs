@@ -11,7 +11,7 @@ use backcast_core::{
 use super::running::{Running, until};
 use crate::shelf::{Shelf, schema};
 
-/// One request, and the whole answer.
+/// Sends a request, and returns the whole answer.
 fn get(daemon: &Running, request: &str) -> (String, String) {
     let url = daemon.ready["metrics"].as_str().unwrap();
     let address = url.strip_prefix("http://").unwrap().strip_suffix("/metrics").unwrap();
@@ -23,7 +23,7 @@ fn get(daemon: &Running, request: &str) -> (String, String) {
     (head.to_owned(), body.to_owned())
 }
 
-/// Every series and its value.
+/// Returns every series and its value.
 pub(crate) fn scrape(daemon: &Running) -> BTreeMap<String, f64> {
     let (head, body) = get(daemon, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert!(
@@ -106,7 +106,7 @@ fn removed_orphans_and_refusals_are_counted() {
     assert!(seen["backcast_sweeps_total"] > 0.0);
 }
 
-/// A follower saves every twelve hours, and is asked meanwhile.
+/// The metrics are read between the saves of a follower, which come every twelve hours.
 #[test]
 fn metrics_and_stat_say_the_same_of_what_is_not_on_disk() {
     let shelf = Shelf::new();

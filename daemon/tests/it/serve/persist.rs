@@ -1,5 +1,5 @@
-//! Rings that the daemon brings to disk: adopted by every daemon, said in `stat`, and counted to
-//! the last row.
+//! Rings that the daemon persists: every new daemon follows them, `stat` reports them, and the last
+//! row is counted.
 
 use backcast_core::{
     AutoresetMode, Base, Exist, LanePolicy, Ring, StepColumns, Writer, WriterOptions,
@@ -32,7 +32,7 @@ fn on_disk(shelf: &Shelf) -> u64 {
     persist(shelf)["persisted_rows"].as_u64().unwrap()
 }
 
-/// Loads the newest snapshot of the store as another ring.
+/// Loads the live snapshot `pong@live` as the ring `loaded`.
 fn load(shelf: &Shelf, base: &Base) -> Ring {
     let options = LoadOptions::default().name("loaded").exist(Exist::Replace).base(base.clone());
     Store::at(shelf.store()).load("pong@live", options).unwrap()
@@ -92,7 +92,7 @@ fn a_ring_goes_to_disk_under_one_daemon_after_the_other() {
 #[test]
 fn a_writer_waits_for_the_disk_and_for_no_dead_daemon() {
     let shelf = Shelf::new();
-    // A store that cannot be written: no row ever gets to disk, and the writer gets once around.
+    // The store cannot be written: no row gets to disk, and the writer stops after one lap.
     let store = shelf.file("full", "no directory");
     let args = ["--interval", "50ms", "--persist-flush", "20ms", "--persist-store", &store];
     let daemon = Running::spawn(&shelf, &args);
@@ -164,7 +164,7 @@ fn the_last_rows_of_a_removed_ring_are_on_disk() {
         &mut copy.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap(),
         40,
     );
-    // Its last holder leaves, and it is created again at once.
+    // The ring's last holder leaves, and the ring is soon created again.
     drop((writer, ring));
     let store = Store::at(shelf.store());
     until("its rows are on disk", || {

@@ -1,5 +1,4 @@
-//! Rings made larger through the daemon: within its budget, beside writers and beside others who
-//! ask.
+//! Resizes through the daemon: within its budget, beside writers and beside other requests.
 
 use std::process::{Child, Stdio};
 use std::sync::atomic::AtomicBool;
@@ -95,9 +94,9 @@ fn the_larger_memory_has_to_fit_beside_the_old() {
     let grown = client.resize("pong", 2 * ROWS, LONG).unwrap();
     assert_eq!((grown.capacity_rows, grown.allocated_bytes, grown.shrunk), (2 * ROWS, two, false));
     assert_eq!((ring.capacity(), used(&shelf), files()), (2 * ROWS, two, before));
-    // The same again asks for nothing.
+    // The same resize again needs no memory.
     assert_eq!(client.resize("pong", 2 * ROWS, LONG).unwrap().copied_rows, 0);
-    // Done without the daemon, it is counted and not stopped.
+    // A resize without the daemon is counted, but not refused.
     let resize = ["resize", "pong", "--capacity", "100_000"];
     let refused = shelf.run(&resize).expect(1);
     assert!(refused.err.contains("beside the old"), "{}", refused.err);

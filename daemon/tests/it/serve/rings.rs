@@ -6,16 +6,16 @@ use backcast_core::{Ring, RingOptions, StepColumns, Writer};
 
 use crate::shelf::{Shelf, schema};
 
-/// Rows of a ring, before anybody makes it larger.
+/// Rows of a ring before any resize.
 pub(crate) const ROWS: u64 = 20_000;
-/// Longer than anything takes.
+/// Longer than any step of a test takes.
 pub(crate) const LONG: Duration = Duration::from_secs(120);
 
 pub(crate) fn options(shelf: &Shelf) -> RingOptions {
     RingOptions::with_capacity(ROWS).base(shelf.base()).persistent(true)
 }
 
-/// Bytes of a ring of a number of rows.
+/// Returns the bytes of a ring of `rows` rows.
 pub(crate) fn bytes(shelf: &Shelf, rows: u64) -> u64 {
     Ring::planned_bytes(&schema(), &options(shelf).capacity(rows)).unwrap()
 }

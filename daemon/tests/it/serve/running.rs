@@ -16,13 +16,13 @@ use crate::shelf::Shelf;
 
 pub(crate) struct Running {
     child: Child,
-    /// Its line when it was ready.
+    /// The line that the daemon printed when it was ready.
     pub(crate) ready: Value,
     out: BufReader<ChildStdout>,
     err: ChildStderr,
 }
 
-/// How it ended, and its output.
+/// Exit status or signal of a daemon, and its output.
 pub(crate) struct Ended {
     pub(crate) status: Option<i32>,
     pub(crate) signal: Option<i32>,
@@ -78,7 +78,7 @@ impl Running {
         kill_process(pid, signal).expect("it runs");
     }
 
-    /// Ends it with a signal and returns its exit.
+    /// Ends the daemon with a signal and returns its exit.
     pub(crate) fn end(mut self, signal: Signal) -> Ended {
         self.signal(signal);
         let (mut out, mut err) = (String::new(), String::new());

@@ -7,7 +7,7 @@ use backcast_persist::PersistMode;
 use super::running::{Running, until};
 use crate::shelf::{Shelf, schema};
 
-/// Every row of a ring: per lane the bytes of each column.
+/// Returns every row of a ring: the bytes of each column, by lane.
 fn content(ring: &Ring) -> Vec<Vec<Vec<u8>>> {
     let of_lane = |lane| {
         let rows = ring.rows(lane, ring.lane_span(lane).unwrap()).unwrap();
@@ -94,7 +94,7 @@ fn unused_rings_are_evicted_and_restored() {
         append(&ring, 20, number);
         contents.push(content(&ring));
     }
-    // Used after `b` was.
+    // `a` is used after `b`.
     append(&client.attach("a").unwrap(), 1, 3.0);
     let (held, _) = client.create("c", &schema(), &options).unwrap();
     assert_eq!(there(), ["a", "c"]);
@@ -131,7 +131,7 @@ fn a_ring_that_was_evicted_is_listed_with_and_without_the_daemon() {
     let options = shelf.options().persistent(true);
     let bytes = Ring::planned_bytes(&schema(), &options).unwrap();
     let budget = (bytes + bytes / 2).to_string();
-    // Not the default store of the command.
+    // This store is not the command's default.
     let elsewhere = shelf.path().join("elsewhere");
     let store = elsewhere.to_str().unwrap();
     let args = ["--budget", &budget, "--when-full", "evict", "--persist-store", store];
@@ -156,7 +156,7 @@ fn a_ring_that_was_evicted_is_listed_with_and_without_the_daemon() {
     assert_eq!(shown, [("b", "idle"), ("a", "evicted")]);
     let said = shelf.run(&["ls"]).expect(0);
     assert!(said.err.contains("1 evicted") && said.err.contains("@evicted"), "{}", said.err);
-    // A lookup by name reports where it is and how to load it.
+    // A look-up by name reports where the ring is, and how to load it.
     for line in ["stat a", "stat a --kind ring", "top a", "export a a.parquet", "save a", "rm a"] {
         let refused = shelf.run(&line.split(' ').collect::<Vec<_>>()).expect(3).err;
         let load = format!("`backcast load a@evicted --store {store}`");
@@ -167,12 +167,12 @@ fn a_ring_that_was_evicted_is_listed_with_and_without_the_daemon() {
     }
     assert!(!shelf.run(&["stat", "a", "--kind", "panel"]).expect(3).err.contains("evicted"));
     assert!(client.stats("a").unwrap_err().to_string().contains("a@evicted"));
-    // Without a daemon it is where its store is.
+    // Without a daemon, the ring is listed only if its store is named.
     daemon.end(rustix::process::Signal::KILL);
     assert_eq!(find(&shelf.json(&["ls"]), "a"), None);
     let there = shelf.json(&["ls", "--store", store]);
     assert_eq!(find(&there, "a").unwrap()["state"], "evicted");
-    // A ring in memory counts as not evicted, even with a snapshot of it.
+    // A ring in memory is not listed as evicted, even if its snapshot exists.
     drop(Ring::create("a", &schema(), options).unwrap());
     let there = shelf.json(&["ls", "--store", store]);
     assert_eq!(find(&there, "a").unwrap()["state"], "idle");
@@ -220,7 +220,7 @@ fn many_who_ask_at_once_get_their_rings_back_whole() {
             scope.spawn(move || {
                 for _ in 0..10 {
                     let mut ring = None;
-                    // Two at a time are held; who comes third tries again.
+                    // Two rings at a time are held; a third client tries again.
                     until("it comes back", || match client.attach(name) {
                         Ok(attached) => {
                             ring = Some(attached);

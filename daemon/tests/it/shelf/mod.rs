@@ -14,7 +14,7 @@ use backcast_market::{PanelData, PanelOptions};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Two days, two tickers, one of them a macro ticker.
+/// Prices of two days and two tickers, one of them a macro ticker.
 pub(crate) const PRICES: &str = "\
 date,tic,open,high,low,close,volume,rsi
 2024-01-02,AAPL,10.0,11.0,9.5,10.5,1000,50
@@ -31,7 +31,7 @@ pub(crate) struct Shelf {
     dir: TempDir,
 }
 
-/// How a run of the binary ended.
+/// Exit status and output of a run of the binary.
 pub(crate) struct Ran {
     pub status: i32,
     pub out: String,
@@ -43,7 +43,8 @@ impl Shelf {
         Self { dir: tempfile::tempdir().expect("a temporary directory") }
     }
 
-    /// A ring `pong`, a panel `prices`, a ring and a panel `twin`, all persistent and idle.
+    /// Returns a shelf with rings `pong` and `twin` and panels `prices` and `twin`, all persistent
+    /// and idle.
     pub(crate) fn stocked() -> Self {
         let shelf = Self::new();
         for name in ["pong", "twin"] {
@@ -59,7 +60,7 @@ impl Shelf {
         self.dir.path()
     }
 
-    /// Where the snapshots are.
+    /// Returns the directory of the snapshots.
     pub(crate) fn store(&self) -> PathBuf {
         self.path().join("store")
     }
@@ -68,7 +69,7 @@ impl Shelf {
         Base::at(self.path())
     }
 
-    /// Small and not persistent.
+    /// Returns the options of a small ring that is not persistent.
     pub(crate) fn options(&self) -> RingOptions {
         RingOptions::with_capacity(1_000u64).lanes(2).base(self.base())
     }
@@ -79,19 +80,20 @@ impl Shelf {
         drop(data.share(name, &self.base(), Exist::Error, true).expect("a panel"));
     }
 
-    /// A file beside the objects; its path.
+    /// Writes a file beside the objects, and returns its path.
     pub(crate) fn file(&self, name: &str, content: &str) -> String {
         let path = self.path().join(name);
         std::fs::write(&path, content).expect("writable");
         path.to_str().expect("an ordinary path").to_owned()
     }
 
-    /// Where an object keeps its files.
+    /// Returns the directory of an object.
     pub(crate) fn object(&self, directory: &str) -> PathBuf {
         self.base().path().join(directory)
     }
 
-    /// The binary, with this shelf in its environment. No signal is ignored in it.
+    /// Returns a command that runs the binary with this shelf in its environment and with default
+    /// signal actions.
     pub(crate) fn command(&self) -> Command {
         signals::give_children_defaults();
         let mut command = Command::new(env!("CARGO_BIN_EXE_backcast"));
@@ -104,13 +106,13 @@ impl Shelf {
         self.command().args(args).output().expect("the binary runs").into()
     }
 
-    /// Results of `--json`, which must all be JSON objects, one per line.
+    /// Returns the results of `--json`, one JSON value per line. Panics if a line is not JSON.
     pub(crate) fn json(&self, args: &[&str]) -> Vec<Value> {
         let ran = self.run(&[&["--json"], args].concat());
         ran.out.lines().map(|line| serde_json::from_str(line).expect("a JSON line")).collect()
     }
 
-    /// Names `ls` shows, with their states.
+    /// Returns the names that `ls` shows, with their states.
     pub(crate) fn states(&self) -> Vec<(String, String)> {
         let text = |object: &Value, key: &str| object[key].as_str().unwrap_or_default().to_owned();
         self.json(&["ls"]).iter().map(|o| (text(o, "name"), text(o, "state"))).collect()
@@ -121,7 +123,7 @@ impl Shelf {
 pub(crate) struct Started(Child);
 
 impl Started {
-    /// Starts a command, whose output is read when it has ended: it may print 64 KiB.
+    /// Starts a command. Its output is read after its end, so it may print at most 64 KiB.
     pub(crate) fn spawn(mut command: Command) -> Self {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         Self(command.spawn().expect("it starts"))
@@ -131,7 +133,7 @@ impl Started {
         &mut self.0
     }
 
-    /// Waits until it has ended, and fails the test if that takes too long.
+    /// Waits until the process has ended. Panics if that takes too long.
     pub(crate) fn ended(mut self) -> Ran {
         let mut status = None;
         until("a process ends", || {
@@ -172,7 +174,8 @@ impl Ran {
     }
 }
 
-/// A run of this test binary as one role alone: a test that is ignored in an ordinary run.
+/// Returns a command that runs one role of this test binary: a test that is ignored in an ordinary
+/// run.
 pub(crate) fn role(name: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("this binary"));
     command.args(["--exact", name, "--ignored", "--nocapture"]);
@@ -184,12 +187,12 @@ pub(crate) fn set_by_the_parent(variable: &str) -> OsString {
     std::env::var_os(variable).unwrap_or_else(|| panic!("a role, and {variable} is not set"))
 }
 
-/// Every command that `--help` lists, but `help`.
+/// Returns every command that `--help` lists, except `help`.
 pub(crate) fn commands(shelf: &Shelf) -> Vec<String> {
     commands_of(shelf, &[])
 }
 
-/// Every command listed below another, but `help`.
+/// Returns every subcommand of a command, except `help`.
 pub(crate) fn commands_of(shelf: &Shelf, above: &[&str]) -> Vec<String> {
     let help = shelf.run(&[above, &["--help"]].concat()).expect(0).out;
     let listed = help.split("Commands:\n").nth(1).unwrap_or_default().split("\n\n").next();
@@ -198,7 +201,7 @@ pub(crate) fn commands_of(shelf: &Shelf, above: &[&str]) -> Vec<String> {
     names.filter(|name| *name != "help").map(str::to_owned).collect()
 }
 
-/// Schema of the rings of the tests.
+/// Returns the schema of the rings of the tests.
 pub(crate) fn schema() -> Schema {
     Schema::builder()
         .column("obs", DType::F32, &[2, 3])
@@ -214,7 +217,7 @@ pub(crate) struct Holder {
 }
 
 impl Holder {
-    /// Runs this test binary again, as nothing but [`Holder::role`]; returns once the ring exists.
+    /// Runs this test binary in the role [`Holder::role`]. Returns once the ring exists.
     pub(crate) fn spawn(shelf: &Shelf) -> Self {
         let mut child = role("a_process_that_holds_a_ring")
             .env(HOLD_IN, shelf.path())
@@ -231,13 +234,13 @@ impl Holder {
         Self { child, _lines: lines }
     }
 
-    /// The child's part.
+    /// Runs the role: holds the ring until the parent kills the process or ends.
     pub(crate) fn role() {
         let dir = set_by_the_parent(HOLD_IN);
         let options = RingOptions::with_capacity(1_000u64).base(Base::at(PathBuf::from(dir)));
         let _ring = Ring::create("held", &schema(), options).expect("a ring");
         println!("holding");
-        // Until the parent kills us or is gone itself.
+        // Waits until the parent kills this process, or ends and closes the pipe.
         let _ = std::io::stdin().lines().next();
     }
 
@@ -245,7 +248,7 @@ impl Holder {
         self.child.id()
     }
 
-    /// SIGKILL: nothing of the child's gets to clean up.
+    /// Kills the process with SIGKILL, so that it cleans up nothing.
     pub(crate) fn kill(mut self) {
         self.end();
     }

@@ -15,10 +15,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
-/// A test that waits this long hangs.
+/// Time after which a wait of a test counts as hung.
 const WATCHDOG: Duration = Duration::from_secs(60);
 
-/// Both ends of the terminal: the program has one, the test looks at the other.
+/// Both ends of a pseudo-terminal: the program has one, the test reads the other.
 pub(crate) struct Pty {
     master: File,
     slave: File,
@@ -47,7 +47,7 @@ impl Pty {
         Self { master: File::from(master), slave, child, parser }
     }
 
-    /// Reads until the screen is as it should be; the watchdog ends a hang.
+    /// Reads until `seen` accepts the screen. Panics after the watchdog's time.
     #[track_caller]
     pub(crate) fn wait_for(&mut self, what: &str, seen: impl Fn(&vt100::Screen) -> bool) {
         let began = Instant::now();
@@ -80,7 +80,7 @@ impl Pty {
         self.parser.screen().contents()
     }
 
-    /// Keys, as a keyboard sends them.
+    /// Sends keys as a keyboard does.
     pub(crate) fn send(&mut self, keys: &str) {
         self.master.write_all(keys.as_bytes()).expect("the terminal takes keys");
     }
@@ -88,7 +88,7 @@ impl Pty {
     pub(crate) fn resize(&mut self, rows: u16, columns: u16) {
         tcsetwinsize(&self.slave, size(rows, columns)).expect("a size");
         self.parser.screen_mut().set_size(some(rows), some(columns));
-        // What was drawn for the old size is no answer to the new one.
+        // Clears the test's screen, so that what was drawn for the old size does not end a wait.
         self.parser.process(b"\x1b[2J");
         self.signal(Signal::WINCH);
     }
@@ -98,7 +98,7 @@ impl Pty {
         kill_process(pid, signal).expect("a child of ours");
     }
 
-    /// Whether keys come as they are typed, unseen.
+    /// Returns whether the terminal is in raw mode: no line editing, no echo.
     pub(crate) fn is_raw(&self) -> bool {
         let modes = tcgetattr(&self.slave).expect("a terminal").local_modes;
         !modes.intersects(LocalModes::ICANON | LocalModes::ECHO)
@@ -144,7 +144,7 @@ impl Pty {
         }
     }
 
-    /// Waits for the end. The terminal must be as the program found it, or this fails.
+    /// Waits for the end. Panics if the terminal is not as the program found it.
     #[track_caller]
     pub(crate) fn finish(mut self) -> (ExitStatus, vt100::Screen) {
         let began = Instant::now();

@@ -1,4 +1,4 @@
-//! Actions of signals in the processes of tests: the same, however the tests were started.
+//! Default signal actions in the child processes of tests, however the tests were started.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Once};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Once};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 
-/// Has later children take the default action of signals that this process ignores.
+/// Gives later children the default action of the signals that this process ignores.
 ///
 /// `nohup`, the `&` of a script and some runners of jobs start programs with signals ignored, and a
 /// program hands that on to its children. A signal that it handles has the default action there.
@@ -22,7 +22,7 @@ pub(crate) fn give_children_defaults() {
     });
 }
 
-/// Returns the signals that this process ignores, a bit each.
+/// Returns a bitmask of the signals that this process ignores.
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

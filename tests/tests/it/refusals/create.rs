@@ -1,4 +1,5 @@
-//! Rings that cannot be made, joined, replaced or removed, and lanes that cannot be claimed.
+//! Rings that cannot be created, attached to, replaced or removed, and lanes that cannot be
+//! claimed.
 
 use std::fs;
 

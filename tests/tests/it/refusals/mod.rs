@@ -34,8 +34,8 @@ struct Row {
     says: &'static [&'static str],
 }
 
-/// Returns a row of a table: id, preparation, call, expected variant, and words that the message
-/// must contain: the value, the limit, the remedy.
+/// Returns a row of a table without a preparation: id, call, expected variant, and words that the
+/// message must contain: the value, the limit, the remedy.
 const fn row(
     id: &'static str,
     try_it: fn(&mut Stage) -> Option<Refusal>,

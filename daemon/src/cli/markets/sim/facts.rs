@@ -123,7 +123,7 @@ fn row(fact: &FactResult) -> Vec<String> {
 fn band(low: f64, high: f64) -> String {
     match (low.is_finite(), high.is_finite()) {
         (true, true) => format!("{} .. {}", number(low), number(high)),
-        // The smallest number beside zero stands for any on that side of it.
+        // A bound next to zero stands for every value on that side of zero.
         (true, false) if low > 0.0 && low < 1e-300 => "> 0".to_owned(),
         (true, false) => format!(">= {}", number(low)),
         (false, true) if high < 0.0 && high > -1e-300 => "< 0".to_owned(),

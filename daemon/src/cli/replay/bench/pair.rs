@@ -165,7 +165,7 @@ pub(super) fn run(
     }
     let (begin, time) = (Instant::now(), Duration::from_secs_f64(seconds));
     let (before, mut looked) = (sampler.sampled(), begin);
-    // At least once, even if this process is not run for all of that time.
+    // Draws at least once, even if the kernel does not run this process in that time.
     loop {
         sampler.sample_over(&mut drawn)?;
         if signals.status().is_some() {
@@ -216,7 +216,7 @@ pub(super) fn write(
         ended.store(true, Relaxed);
     });
     let (begin, mut count) = (Instant::now(), 0);
-    // At least once, as above.
+    // Appends at least once, like the learner.
     loop {
         count += rows.append(&mut writer, APPENDS)?;
         if over.load(Relaxed) {

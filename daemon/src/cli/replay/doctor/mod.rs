@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn a_sound_machine_has_no_findings_and_every_check_speaks_once() {
-        // The fake machine has this directory on no mount but its root.
+        // The fake machine has a tmpfs mounted at this directory.
         let base = Base::at("/dev/shm");
         let findings = examine(&FakeMachine::sound(), &base, &ObjectSummary::default());
         let mut checks: Vec<&str> = findings.iter().map(|finding| finding.check).collect();

@@ -141,7 +141,8 @@ struct Group {
     version: u8,
 }
 
-/// Returns the group with the least memory left among ours and those above it, of either version.
+/// Returns the cgroup with the least memory left, among those of this process and their ancestors,
+/// of either cgroup version.
 fn tightest(machine: &dyn MachineFacts, groups: &str) -> Option<Group> {
     // Version 1 writes "unlimited" as the largest number of whole pages.
     const UNLIMITED: u64 = 1 << 62;

@@ -7,7 +7,7 @@ use super::limits;
 use super::machine::MachineFacts;
 
 /// Sticky bit of a directory's mode. If others may write to the directory, only this bit keeps them
-/// from renaming our files.
+/// from renaming files of this user.
 const STICKY: u32 = 0o1000;
 const OTHERS_WRITE: u32 = 0o022;
 /// Bit of the filter that puts shared file mappings, such as rings, into core files.

@@ -28,7 +28,7 @@ impl FleetFrame {
 
     /// Describes the fleet in a line.
     pub(crate) fn line(&self, now_ns: u64) -> String {
-        /// Age from which a report is shown with it; the parent writes two a second.
+        /// Age from which the age of a report is shown. The parent writes two reports a second.
         const LATE: Duration = Duration::from_secs(5);
         let fleet = &self.report;
         let number =

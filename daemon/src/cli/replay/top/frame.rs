@@ -273,7 +273,7 @@ pub(crate) mod made_up {
     use super::*;
     use crate::objects::table_distributions::TableDistributions;
 
-    /// Returns a ring of two lanes of 100 rows; lane 0 has `head` rows.
+    /// Returns a ring of two lanes of 100 rows, with `head` rows published in lane 0.
     pub(crate) fn ring(name: &str, head: u64) -> RingReading {
         let schema = Schema::builder().column("x", DType::F32, &[]).build().unwrap();
         let blank = Ring::heap(&schema, RingOptions::with_capacity(200_u64).lanes(2)).unwrap();

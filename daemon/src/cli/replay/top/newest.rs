@@ -27,7 +27,7 @@ impl Newest {
         let mut refusal = format!("ring `{name}` has no lane {lane}");
         for attempt in 0..ATTEMPTS {
             let Some(span) = ring.lane_span(lane) else { return Err(refusal) };
-            // Fewer on each attempt: a fast writer overwrites a short lane soon.
+            // Fewer rows on every second attempt: a fast writer soon overwrites a short lane.
             let from = span.end.saturating_sub((count >> (attempt / 2)).max(1)).max(span.start);
             match ring.rows(lane, from..span.end) {
                 Ok(rows) => return Ok(Self::of(&rows)),

@@ -1,5 +1,4 @@
-//! Tables of rings, one line each: what their priorities amount to, how often they handed out
-//! rows, and which learned values they hold.
+//! Tables of rings, one line each: distributions of priorities, draws by claims, learned columns.
 
 use serde::Serialize;
 

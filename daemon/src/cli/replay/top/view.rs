@@ -356,7 +356,7 @@ q quit  ? help  arrows choose  Enter inspect  Esc back  < > sort  r reverse
         assert!(text(&app, 80, 6).contains("cannot list"));
     }
 
-    /// Returns a view with a long directory, four limits of memory and a long name of a ring.
+    /// Returns a view with a long directory, three limits of memory and a long name of a ring.
     fn crowded() -> App {
         let name = "n".repeat(100);
         let mut app = App::new();
