@@ -169,8 +169,8 @@ pub(crate) struct GoalColumns {
 mod tests {
     use super::*;
     use crate::{
-        BatchesOptions, ColumnWindows, DType, Ring, RingOptions, SampleError, SamplerOptions,
-        StepColumns, WriterOptions,
+        AutoresetMode, BatchesOptions, ColumnWindows, DType, PriorityOptions, Ring, RingOptions,
+        RowIndex, SampleError, SamplerOptions, Selector, StepColumns, WriterOptions,
     };
 
     /// Returns a ring of one episode of `rows` transitions, whose achieved goals are their rows.
@@ -189,6 +189,22 @@ mod tests {
             let columns = columns.with("obs/desired", &[-1.0_f32]).unwrap();
             let columns = columns.with("reward", &[-1.0_f64]).unwrap();
             writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
+        }
+        ring
+    }
+
+    /// Returns a ring with one episode in each of two lanes.
+    fn ring_of_lanes() -> Ring {
+        let schema = ring(1).schema().clone();
+        let ring = Ring::heap(&schema, RingOptions::with_capacity(100).lanes(2)).unwrap();
+        let options = WriterOptions::lanes(2).autoreset(AutoresetMode::NextStep);
+        let mut writer = ring.writer(options).unwrap();
+        for row in 0..30_u8 {
+            let (achieved, desired) = ([f32::from(row); 2], [-1.0_f32; 2]);
+            let columns = StepColumns::of(&schema).with("obs/achieved", &achieved).unwrap();
+            let columns = columns.with("obs/desired", &desired).unwrap();
+            let columns = columns.with("reward", &[-1.0_f64; 2]).unwrap();
+            writer.append(&columns.step(&[false; 2], &[false; 2]).unwrap()).unwrap();
         }
         ring
     }
@@ -246,6 +262,50 @@ mod tests {
             let [one, two] = [&batch, &drawn].map(|of| of.column::<f64>(key).unwrap().to_owned());
             assert_eq!(one, two, "{key}");
         }
+    }
+
+    #[test]
+    fn goals_are_relabelled_regardless_of_the_row_that_a_weight_chose() {
+        let ring = ring(30);
+        let selectors = [
+            Selector::Uniform,
+            Selector::Recency { half_life: 10.0 },
+            Selector::Priority(PriorityOptions::alpha(0.5)),
+        ];
+        for selector in selectors {
+            let options = SamplerOptions::seeded(3).hindsight(hindsight()).selector(selector);
+            let mut sampler = ring.sampler(options).unwrap().rewards(|_, _| {});
+            let mut counts = [[0_u32; 2]; 2];
+            let mut drawn = Vec::new();
+            for _ in 0..20 {
+                let batch = sampler.sample(200).unwrap();
+                let flags = batch.column::<bool>("relabelled").unwrap();
+                let rows = batch.index().into_iter().map(RowIndex::seq);
+                drawn.extend(rows.zip(flags.iter().copied()));
+            }
+            let mut seqs: Vec<u64> = drawn.iter().map(|(seq, _)| *seq).collect();
+            seqs.sort_unstable();
+            let middle = seqs[seqs.len() / 2];
+            for (seq, relabelled) in drawn {
+                counts[usize::from(seq >= middle)][usize::from(relabelled)] += 1;
+            }
+            // Each half has about 2,000 draws with a standard deviation of 22 of 1,000.
+            for [kept, relabelled] in counts {
+                let half = u32::midpoint(kept, relabelled);
+                assert!(relabelled.abs_diff(half) < 150, "{counts:?}");
+            }
+        }
+        let lanes = ring_of_lanes();
+        let weights = Selector::LaneWeights(vec![1.0, 1.0]);
+        let options = SamplerOptions::seeded(3).hindsight(hindsight()).selector(weights);
+        let mut sampler = lanes.sampler(options).unwrap().rewards(|_, _| {});
+        let batch = sampler.sample(4_000).unwrap();
+        let flags = batch.column::<bool>("relabelled").unwrap();
+        let of_first = batch.index().into_iter().zip(&flags).filter(|(row, _)| row.lane() == 0);
+        let (relabelled, all) = of_first.fold((0_u32, 0_u32), |(relabelled, all), (_, flag)| {
+            (relabelled + u32::from(*flag), all + 1)
+        });
+        assert!(relabelled.abs_diff(all / 2) < 150, "{relabelled} of {all}");
     }
 
     #[test]

@@ -16,8 +16,8 @@ use crate::sampler::rng::CounterRng;
 
 /// Attempts to gather goals that writers overwrite meanwhile.
 const ATTEMPTS: u32 = 64;
-/// Number of the attempt that decides whether a transition is relabelled. Draws of rows use lower
-/// ones, draws of goals higher ones. The choice of a lane by weight uses this one and higher ones.
+/// Number of the attempt that decides whether a transition is relabelled. Draws of rows and
+/// of lanes use lower ones, draws of goals higher ones.
 const DECISION: u32 = 1 << 31;
 /// Rejected draws for one goal, after which the first row is taken. A draw is rejected
 /// with a probability below 2^-16.

@@ -11,8 +11,8 @@ use crate::sampler::selector::Selector;
 /// Bits of the uniform numbers.
 const BITS: u32 = 53;
 /// Bit set in the attempt of the random number that chooses a lane, which makes it independent of
-/// the one that chooses a row.
-const OF_LANE: u32 = 1 << 31;
+/// the one that chooses a row, and of those of hindsight, which have the highest bit.
+const OF_LANE: u32 = 1 << 30;
 
 /// Rows of a batch that are drawn by the weight of their lane or their age.
 #[derive(Debug)]
