@@ -33,6 +33,13 @@ pub enum LimiterError {
          now"
     )]
     MinSizeBeforeResize { min_size: u64, most: u64, after: u64, lanes: Vec<u32> },
+    /// A queue of more transitions than the ring can hold.
+    #[error(
+        "the queue has {size} places, and the ring holds at most {most} transitions: it would \
+         overwrite some that were not drawn; give at most that, or create the ring with a larger \
+         capacity"
+    )]
+    QueueBeyondCapacity { size: f64, most: u64 },
     /// An invalid error band.
     #[error(
         "the error band is {min_diff} to {max_diff}; give its lower end first, or one number of 0 \

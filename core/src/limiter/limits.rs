@@ -152,11 +152,20 @@ impl RateLimiter {
     }
 
     /// Returns limits under which as many items are drawn as transitions are inserted, or up to
-    /// `size` fewer (Reverb's `Queue`). They limit counts; the sampler chooses the transitions.
+    /// `size` fewer (Reverb's `Queue`). They limit counts; the sampler chooses the transitions. A
+    /// ring refuses a size above the transitions that it can hold.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "checked to be below 2^48")]
     pub fn queue(size: u64) -> Self {
         Self::band(1.0, 1, 0.0, size as f64)
+    }
+
+    /// Returns whether these are the limits of a [`queue`](Self::queue).
+    fn is_queue(&self) -> bool {
+        let one = Self::queue(1);
+        let ratio = self.samples_per_insert.to_bits() == one.samples_per_insert.to_bits();
+        let begins = self.min_diff.to_bits() == one.min_diff.to_bits();
+        ratio && begins && self.min_size == one.min_size && self.max_diff.is_finite()
     }
 
     /// Sets the behaviour of a writer while no sampler is alive.
@@ -336,6 +345,17 @@ impl RateLimiter {
         let first = samples_per_insert * min_size as f64;
         if min_diff > first {
             return Err(LimiterError::BandAboveMinSize { min_diff, first, min_size });
+        }
+        Ok(())
+    }
+
+    /// Refuses limits like [`check`](Self::check), and a [`queue`](Self::queue) of more places than
+    /// `most`. Limits of a snapshot are only checked, so that an earlier one can be loaded.
+    pub(crate) fn check_new(&self, most: u64) -> Result<(), LimiterError> {
+        self.check(most)?;
+        #[expect(clippy::cast_precision_loss, reason = "not above 2^48")]
+        if self.is_queue() && self.max_diff > most as f64 {
+            return Err(LimiterError::QueueBeyondCapacity { size: self.max_diff, most });
         }
         Ok(())
     }

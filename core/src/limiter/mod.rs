@@ -86,8 +86,11 @@ impl Limiter {
     /// While a resize is not finished, `min_size` is at most what the ring can hold before it.
     pub fn set(&self, limits: RateLimiter) -> Result<(), LimiterError> {
         self.table()?;
-        match limits.check(most_transitions(&self.store)) {
-            Err(LimiterError::MinSizeBeyondCapacity { .. }) => self.check_resized(limits)?,
+        match limits.check_new(most_transitions(&self.store)) {
+            Err(
+                LimiterError::MinSizeBeyondCapacity { .. }
+                | LimiterError::QueueBeyondCapacity { .. },
+            ) => self.check_resized(limits)?,
             checked => checked?,
         }
         self.put(limits, None)
@@ -97,7 +100,7 @@ impl Limiter {
     /// have enlarged them since, or may be about to.
     fn check_resized(&self, limits: RateLimiter) -> Result<(), LimiterError> {
         let pending = self.store.pending_resize()?;
-        let checked = limits.check(most_transitions(&self.store));
+        let checked = limits.check_new(most_transitions(&self.store));
         let Err(LimiterError::MinSizeBeyondCapacity { min_size, most }) = checked else {
             return checked;
         };

@@ -22,6 +22,7 @@ impl Ring {
     pub fn create(name: &str, schema: &Schema, options: RingOptions) -> Result<Self, RingError> {
         let spec = spec(schema, &options, page_size())?;
         check_capacity(&spec, options.capacity, page_size())?;
+        check_limits(&spec, &options)?;
         let RingOptions { base, exist, persistent, .. } = options;
         let (store, _) = RingStore::create(&base, name, &spec, exist, persistent)?;
         Self::of(store)
@@ -71,6 +72,7 @@ impl Ring {
     pub fn heap(schema: &Schema, options: RingOptions) -> Result<Self, RingError> {
         let spec = spec(schema, &options, 1)?;
         check_capacity(&spec, options.capacity, 1)?;
+        check_limits(&spec, &options)?;
         Self::of(RingStore::heap(&spec)?)
     }
 }
@@ -111,10 +113,22 @@ pub(crate) fn spec(
         }
     }
     if let Some(limits) = options.limiter {
-        // The newest row of each lane has no successor.
-        limits.check(spec.lane_capacity.saturating_sub(1) * u64::from(spec.lanes))?;
+        limits.check(most_transitions(&spec))?;
     }
     Ok(spec)
+}
+
+/// Returns the transitions that a ring can hold. The newest row of each lane has no successor.
+fn most_transitions(spec: &RingSpec) -> u64 {
+    spec.lane_capacity.saturating_sub(1) * u64::from(spec.lanes)
+}
+
+/// Refuses limits that a new ring should not have.
+fn check_limits(spec: &RingSpec, options: &RingOptions) -> Result<(), RingError> {
+    match options.limiter {
+        Some(limits) => Ok(limits.check_new(most_transitions(spec))?),
+        None => Ok(()),
+    }
 }
 
 /// Refuses lanes that can never hold a transition.

@@ -449,8 +449,11 @@ mod tests {
             assert!(matches!(error, LimiterError::MinSizeBeyondCapacity { .. }), "{error}");
             assert_eq!(limiter.limits().unwrap(), before);
         }
+        let long = ring.limiter().unwrap().set(RateLimiter::queue(1_500)).unwrap_err();
+        assert!(matches!(long, LimiterError::QueueBeyondCapacity { most: 998, .. }), "{long}");
         append(&mut writer, 1);
         // This handle has the old lanes mapped until it looks.
+        other.limiter().unwrap().set(RateLimiter::queue(1_500)).unwrap();
         other.limiter().unwrap().set(RateLimiter::min_size(1_500)).unwrap();
         ring.limiter().unwrap().set(RateLimiter::min_size(1_998)).unwrap();
     }

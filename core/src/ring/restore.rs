@@ -275,7 +275,8 @@ impl Filling<'_> {
 mod tests {
     use super::*;
     use crate::{
-        AutoresetMode, DType, ReadError, SamplerOptions, StepColumns, WriterError, WriterOptions,
+        AutoresetMode, DType, RateLimiter, ReadError, SamplerOptions, StepColumns, WriterError,
+        WriterOptions,
     };
 
     fn schema() -> Schema {
@@ -379,6 +380,17 @@ mod tests {
             .writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep))
             .unwrap_err();
         assert!(matches!(refused, WriterError::Snapshot { .. }), "{refused}");
+    }
+
+    #[test]
+    fn a_queue_that_a_new_ring_refuses_is_restored() {
+        let options = || RingOptions::with_capacity(64).limiter(RateLimiter::queue(64));
+        let refused = Ring::heap(&schema(), options()).unwrap_err().to_string();
+        assert!(refused.contains("64 places") && refused.contains("at most 63"), "{refused}");
+        assert!(Ring::heap(&schema(), options().limiter(RateLimiter::queue(63))).is_ok());
+        let restored = Ring::restore_heap(&schema(), options(), |_| Ok::<(), RestoreError>(()));
+        let limits = restored.unwrap().limiter().unwrap().limits().unwrap();
+        assert_eq!(limits, RateLimiter::queue(64));
     }
 
     #[test]

@@ -188,20 +188,24 @@ fn limits_that_can_never_be_satisfied_are_refused_with_numbers_and_a_remedy() {
         (RateLimiter::band(1.0, 10, 5.0, 4.0), "5 to 4"),
         (RateLimiter::band(1.0, 10, 11.0, 20.0), "11"),
         (RateLimiter::queue(0), "0 wide"),
+        (RateLimiter::queue(101), "101 places"),
     ];
     for (limiter, number) in refused {
-        let error = limiter.check(100).unwrap_err().to_string();
+        let error = limiter.check_new(100).unwrap_err().to_string();
         assert!(error.contains(number), "{error}");
         assert!(error.contains("; give") || error.contains("; raise"), "{error}");
     }
     for limiter in [
         RateLimiter::queue(1),
+        RateLimiter::queue(100),
+        RateLimiter::band(1.0, 2, 0.0, 200.0),
         RateLimiter::min_size(100),
         RateLimiter::ratio(8.0, 100, 8.0),
         RateLimiter::ratio(0.1, 1, 1.0),
     ] {
-        limiter.check(100).unwrap();
+        limiter.check_new(100).unwrap();
     }
+    assert!(RateLimiter::queue(101).check(100).is_ok(), "a snapshot may have it");
 }
 
 #[test]
