@@ -24,6 +24,24 @@ pub trait BatchBuffers: Send + 'static {
 /// passes the batch, or its buffers, to it: see
 /// [`Sampler::sample_over`](crate::Sampler::sample_over) and
 /// [`Sampler::gather_over`](crate::Sampler::gather_over).
+///
+/// Keys are the columns of the ring, and:
+///
+/// | key | type | shape | present |
+/// | --- | --- | --- | --- |
+/// | `next_NAME` | of the column | of the column | for every column of role obs |
+/// | `terminated`, `truncated` | bool | of a step column | unless left out by `columns` |
+/// | `future/NAME` | of the column | `[B, f, ...]` | with a future window |
+/// | `mask` | bool | `[B, H]`, or `[B, L]` | with a history window, sequences, padded episodes |
+/// | `future_mask` | bool | `[B, f]` | with a future window |
+/// | `index`, `age` | i64 | `[B]` | always; `[N]` for ragged episodes |
+/// | `n_reward`, `n_discount` | of `reward` | `[B]` | with an n-step return |
+/// | `n_next_NAME` | of the column | `[B, ...]` | with an n-step return |
+/// | `weight` | f32 | `[B]` | with [`Selector::Priority`](crate::Selector::Priority) |
+/// | `relabelled` | bool | `[B]` | with [`Hindsight`](crate::Hindsight) |
+/// | `length` | i64 | `[B]` | for padded episodes |
+/// | `offsets` | i64 | `[B + 1]` | for ragged episodes |
+/// | `NAME`, `NAME_set` | of the learned column, bool | of a step column | with learned columns |
 #[derive(Clone, Debug)]
 pub struct Batch {
     plan: Arc<BatchPlan>,

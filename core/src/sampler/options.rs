@@ -173,7 +173,8 @@ impl SamplerOptions {
         self
     }
 
-    /// Adds windows of the `f` transitions after the drawn one: `future/...`, arrays `[B, f, ...]`.
+    /// Adds windows of the `f` transitions after the drawn one: `future/...`, arrays `[B, f, ...]`,
+    /// and `future_mask` `[B, f]`, which says where there is one.
     #[must_use]
     pub fn future(mut self, f: u32) -> Self {
         self.draws.future = f;

@@ -58,7 +58,26 @@ pub(super) fn wrong_column(schema: &Schema, name: &str, got: DType) -> AppendErr
     AppendError::UnknownColumn { name, known }
 }
 
-/// Collects typed columns by name into a [`TypedStep`].
+/// Collects typed columns by name into a [`TypedStep`]. It borrows the values: bind computed ones
+/// with `let` first, since only constants live longer than their expression.
+///
+/// ```
+/// use backcast_core::{DType, Ring, RingOptions, Schema, StepColumns, WriterOptions};
+///
+/// let schema = Schema::builder().column("obs", DType::F32, &[2]).build()?;
+/// let ring = Ring::heap(&schema, RingOptions::with_capacity(100))?;
+/// let mut writer = ring.writer(WriterOptions::lanes(1))?;
+/// for t in 0..10_u8 {
+///     let obs = [f32::from(t), 0.5];
+///     let mut step = StepColumns::of(&schema).with("obs", &obs)?;
+///     let last = [f32::from(t) + 1.0, 0.5];
+///     if t == 9 {
+///         step = step.with_final("obs", &last)?;
+///     }
+///     writer.append(&step.step(&[t == 9], &[false])?)?;
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct StepColumns<'a> {
     schema: &'a Schema,
@@ -93,7 +112,8 @@ impl<'a> StepColumns<'a> {
         Ok(self)
     }
 
-    /// Adds a final observation column. Give all of role obs, in schema order.
+    /// Adds a final observation column. Give all of role obs, in schema order. Only the rows of
+    /// lanes that end are read.
     pub fn with_final<T: Element>(
         mut self,
         name: &str,
