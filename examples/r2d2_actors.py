@@ -22,6 +22,7 @@ from torch.nn import ModuleDict as Net
 ACTORS, BATCH, BURN_IN, LENGTH, CORRIDOR, SOLVED, MOST_UPDATES = 2, 64, 4, 16, 8, 95, 10_000
 COLUMNS = {"obs": ("f4", (4,)), "action": "i8", "reward": "f4", "memory": ("f4", (32,))}
 WINDOWS: dict[str, Any] = {"memory": "first", "*": LENGTH}
+BY_TD = bc.Priority(alpha=0.9, beta=0.6)
 
 
 class Maze:
@@ -70,8 +71,7 @@ def learn(net: Net, adam: torch.optim.Adam, batch: bc.Batch, sampler: bc.Sampler
 
 def episode(net: Net, seed: int, epsilon: float = 0.0) -> list[dict[str, Any]]:
     """Run an episode; return its steps, with the memory before each."""
-    draw, memory, steps = np.random.default_rng(seed), torch.zeros(1, 32), []
-    maze = Maze(draw)
+    maze, memory, steps = Maze(draw := np.random.default_rng(seed)), torch.zeros(1, 32), []
     while not maze.ended:
         obs, before = maze.obs(), memory[0].numpy()
         memory = net.cell(torch.from_numpy(obs)[None], memory).detach()
@@ -83,8 +83,7 @@ def episode(net: Net, seed: int, epsilon: float = 0.0) -> list[dict[str, Any]]:
 def act(context: bc.fleet.Context, name: str, net: Net) -> None:
     """Append episodes, each with the newest weights."""
     draw = np.random.default_rng(context.seed)
-    limits = bc.RateLimiter(8)
-    buf, params = bc.ReplayBuffer.attach(name, limiter=limits), bc.Params.attach(name)
+    buf, params = bc.ReplayBuffer.attach(name, limiter=bc.RateLimiter(8)), bc.Params.attach(name)
     with params, buf, buf.writer() as writer:
         while not context.stopped:
             params.pull(out=net.state_dict())
@@ -105,9 +104,7 @@ def main(seed: int) -> int:
     with buf, bc.Params.create(name, weights) as params:
         params.publish(weights)
         with bc.Fleet(act, ACTORS, args=(name, net), seed=seed, buffer=buf) as fleet:
-            sampler = buf.sampler(
-                seed=seed, history=WINDOWS, select=bc.Priority(alpha=0.9, beta=0.6)
-            )
+            sampler = buf.sampler(seed=seed, history=WINDOWS, select=BY_TD)
             while score < SOLVED and update < MOST_UPDATES:
                 batch, update = sampler.sample(BATCH), update + 1
                 learn(net, adam, batch, sampler)
