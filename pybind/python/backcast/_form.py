@@ -72,11 +72,12 @@ class WholeEpisodes:
 
     Episodes are drawn uniformly, or by ``select="fifo"``, ``"lifo"``, :class:`Priority`,
     :class:`Epoch` or :class:`Consume`, and go with ``columns``, ``copy``, ``share`` and
-    ``transform``; a rate limiter counts each as one item. The priority of an episode is that of its
-    first transition: ``batch.index`` of padded ones, ``batch.index[batch["offsets"][:-1]]`` of
-    ragged ones. A table, of priorities or of claims, serves one form; give another form another
-    ``table``. ``out`` and :meth:`Sampler.batches` need ``"padded"`` with ``max_length``, since
-    other batches vary in size.
+    ``transform``. A rate limiter counts each as one item, and inserts in transitions: give it
+    ``samples_per_insert`` of 1 / length, and no :meth:`RateLimiter.queue`. The priority of an
+    episode is that of its first transition: ``batch.index`` of padded ones,
+    ``batch.index[batch["offsets"][:-1]]`` of ragged ones. A table, of priorities or of claims,
+    serves one form; give another form another ``table``. ``out`` and :meth:`Sampler.batches` need
+    ``"padded"`` with ``max_length``, since other batches vary in size.
 
     Parameters
     ----------

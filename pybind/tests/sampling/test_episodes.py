@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import backcast as bc
 import numpy as np
@@ -15,6 +15,7 @@ from backcast.errors import ArgumentTypeError, SampleError
 from counted_ring import assert_equal, filled
 from numpy.typing import NDArray
 
+Layout = Literal["padded", "ragged"]
 ENDS = 17
 FIXED = bc.WholeEpisodes("padded", max_length=ENDS)
 
@@ -172,7 +173,7 @@ def test_columns_copies_transforms_and_states() -> None:
 
 
 @pytest.mark.parametrize("layout", ["padded", "ragged"])
-def test_selectors_choose_among_whole_episodes(layout: Any) -> None:
+def test_selectors_choose_among_whole_episodes(layout: Layout) -> None:
     buf, form = uneven(), bc.WholeEpisodes(layout)
 
     def lengths_of(batch: bc.Batch) -> list[int]:
@@ -191,7 +192,7 @@ def test_selectors_choose_among_whole_episodes(layout: Any) -> None:
 
 
 @pytest.mark.parametrize("layout", ["padded", "ragged"])
-def test_episodes_have_the_priority_of_their_first_transition(layout: Any) -> None:
+def test_episodes_have_the_priority_of_their_first_transition(layout: Layout) -> None:
     buf, form = uneven(), bc.WholeEpisodes(layout)
     by_return = bc.Priority(alpha=1.0, eps=0.0, beta=1.0, table=layout)
     sampler = buf.sampler(seed=3, form=form, select=by_return)
