@@ -232,9 +232,9 @@ impl Store {
     /// or with the newest one of `"pong"`. The version and the bytes are as they were; no handle is
     /// the publisher. Every byte that is read is checked first.
     ///
-    /// Of `options`, only the name, the base directory, the behaviour for a taken name, the
-    /// lifetime and the progress callback count; the callback may stop the wait for a lock. Needs
-    /// memory for one version. O(bytes).
+    /// Uses the name, the base directory, the behaviour for a taken name, the lifetime and the
+    /// progress callback of `options`, and ignores the rest. The callback may stop the wait for a
+    /// lock. Needs memory for one version. O(bytes).
     pub fn load_params(
         &self,
         spec: &str,

@@ -1,4 +1,4 @@
-"""Transitions of a learner's lanes by place, beside a plain model of SB3's arrays."""
+"""Check that ``Stored`` keeps each transition at its place, against a model of SB3's arrays."""
 
 from __future__ import annotations
 

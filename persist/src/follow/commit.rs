@@ -130,7 +130,7 @@ pub(crate) fn commit(step: &FollowStep<'_>) -> Result<Committed, SaveError> {
     merged.keep();
     let clean = slots.damage.is_none();
     let slots = slots::write(store.storage(), &folder.dir, &slots, next)?;
-    // Files that only a damaged manifest names may be needed: keep them until the next step.
+    // Files that only a damaged manifest names may be needed: leave them to a later sweep.
     if clean && (first.is_some() || garbage) {
         folder.sweep(&slots);
     }

@@ -146,7 +146,7 @@ fn the_state_comes_back_as_it_was_given() {
         matches!(refused, SaveError::StateTooLarge { .. })
             && refused.to_string().contains("16777216")
     );
-    // As deep as the limit, and deeper.
+    // Saves a state at the limit of the depth, and refuses one above it.
     let nested = |depth| (0..depth).fold(json!(1), |inner, _| json!([inner]));
     store.save(&ring, "c", small().state(nested(100))).unwrap();
     assert_eq!(store.snapshot("pong@c").unwrap().state, nested(100));

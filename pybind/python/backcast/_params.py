@@ -134,7 +134,8 @@ class Params(ParamsHandle):
             Name of the parameters.
         like : nested arrays, optional
             Structure and array library of what :attr:`arrays` and :meth:`latest` return; by default
-            nested dicts of NumPy arrays.
+            nested dicts of NumPy arrays, in which lists and tuples are dicts with the keys ``"0"``,
+            ``"1"`` and so on.
         dir : path, optional
             Base directory; by default ``BACKCAST_DIR``, else ``/dev/shm``.
 

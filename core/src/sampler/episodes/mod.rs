@@ -39,10 +39,10 @@ impl EpisodeLayout {
 /// Draws of whole episodes instead of transitions.
 ///
 /// The selector chooses among the complete ones: uniformly, by priority, oldest or newest first, or
-/// each once from a table. The priority of an episode is that of its first transition; `index`
-/// names that one for padded episodes, and for ragged ones its place is in `offsets`. A table of
-/// priorities for whole episodes has their [stride](crate::PriorityOptions::stride), and does not
-/// serve draws of single transitions.
+/// by the passes of a table of claims. The priority of an episode is that of its first transition.
+/// `index` names that transition for padded episodes; for ragged ones its place is in `offsets`. A
+/// table of priorities of whole episodes has the stride
+/// [`EPISODE_STARTS`](crate::PriorityOptions::EPISODE_STARTS), and serves no single transitions.
 ///
 /// An episode is complete if it terminated or was truncated, its FINAL row is published, and its
 /// first row is within capacity. One that began after a GAP, as the first one of a writer that

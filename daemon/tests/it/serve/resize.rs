@@ -94,7 +94,7 @@ fn the_larger_memory_has_to_fit_beside_the_old() {
     let grown = client.resize("pong", 2 * ROWS, LONG).unwrap();
     assert_eq!((grown.capacity_rows, grown.allocated_bytes, grown.shrunk), (2 * ROWS, two, false));
     assert_eq!((ring.capacity(), used(&shelf), files()), (2 * ROWS, two, before));
-    // The same resize again needs no memory.
+    // Repeating the resize copies no rows.
     assert_eq!(client.resize("pong", 2 * ROWS, LONG).unwrap().copied_rows, 0);
     // A resize without the daemon is counted, but not refused.
     let resize = ["resize", "pong", "--capacity", "100_000"];

@@ -44,7 +44,7 @@ impl ReplayBuffer {
     /// lane_policy : {"block", "drop_new", "fail", "overwrite"}, default "block"
     ///     Policy of a writer when a lease freezes the rows it would overwrite. ``"block"``: wait,
     ///     once per lease and for at most ``lease_timeout``, then drop the new row and mark a gap.
-    ///     ``"drop_new"``: drop the new row immediately. ``"fail"``: raise :class:`LeaseError`.
+    ///     ``"drop_new"``: drop the new row immediately. ``"fail"``: raise ``LeaseError``.
     ///     ``"overwrite"``: the ring grants no leases.
     /// lease_timeout : float, optional
     ///     Seconds a writer waits for a lease; 1.0 when left out. Only with ``"block"``.

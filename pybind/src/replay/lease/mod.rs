@@ -229,7 +229,7 @@ impl Lease {
         self.arrays(py, |_| true, Some(window))
     }
 
-    /// Return the names that are keys.
+    /// Return the top-level names: ``obs`` for a column ``obs/image``.
     ///
     /// Returns
     /// -------

@@ -308,7 +308,8 @@ impl SharedSampler {
     pub(crate) fn close(&self, py: Python<'_>) -> Result<(), Failure> {
         let ahead = py.detach(|| {
             Ok::<_, Failure>(match self.place.take()? {
-                // Both are closed in one step, because a closed sampler has no iterator.
+                // No signal ends this wait: a second close would find the sampler closed, not its
+                // iterator.
                 Some(SamplerPlace::Prefetcher(iterator)) => {
                     iterator.upgrade().and_then(|it| it.take_uninterrupted())
                 }

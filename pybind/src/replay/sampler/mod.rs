@@ -351,13 +351,13 @@ impl Sampler {
     /// -------
     /// int
     ///     Number of priorities that were dropped, because their row is overwritten or is no
-    ///     transition.
+    ///     transition. The newest row of a lane is none before its successor is appended.
     ///
     /// Raises
     /// ------
     /// SampleError
     ///     If a priority is negative, no number, or too large; if an index is of another ring; or
-    ///     if the sampler draws uniformly. Nothing was changed then.
+    ///     if the sampler draws without priorities. Nothing was changed then.
     /// InUseError
     ///     If another process kept the table locked for ``timeout`` seconds.
     /// NotFoundError

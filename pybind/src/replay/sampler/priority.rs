@@ -14,7 +14,7 @@ use crate::handle::Handle;
 /// Share of the maximum in the priority of a window (R2D2's eta).
 const ETA: f64 = 0.9;
 
-/// Priorities that a selector needs.
+/// Settings of the priorities that a selector draws by.
 pub(crate) struct PrioritySettings {
     pub(crate) options: PriorityOptions,
     /// Function that gives beta for the number of the batch.

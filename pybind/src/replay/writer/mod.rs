@@ -302,13 +302,13 @@ impl Writer {
     ///     If a column is missing, unknown, given twice, or of another dtype or shape, or an end
     ///     lacks its observation. Nothing was appended then.
     /// RateLimitError, RateLimitTimeoutError
-    ///     As for :meth:`append`. Steps that were appended before the error stay, and the message
-    ///     says how many.
+    ///     If :meth:`append` would raise it. Steps that were appended before the error stay, and
+    ///     the message says how many.
     /// LeaseError
     ///     If the ring's ``lane_policy`` is ``"fail"`` and a lease blocks a step: the steps
     ///     before it stay, and the message says how many.
     /// NotFoundError
-    ///     As for :meth:`append`.
+    ///     If :meth:`append` would raise it.
     /// ClosedError
     ///     If the writer was closed.
     ///

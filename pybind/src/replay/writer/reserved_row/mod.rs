@@ -220,7 +220,7 @@ impl Writer {
     /// AppendError
     ///     If the writer has several lanes, or a row is reserved already.
     /// RateLimitError, RateLimitTimeoutError
-    ///     As for :meth:`append`.
+    ///     If :meth:`append` would raise it.
     /// LeaseError
     ///     If a lease blocks the row and the ring's ``lane_policy`` is ``"fail"``.
     /// StorageError
