@@ -389,6 +389,7 @@ fn differing(found: TableSettings, asked: TableSettings) -> String {
     if found.stride != asked.stride {
         let of = |stride| match stride {
             1 => "for every transition".to_owned(),
+            u32::MAX => "for the first transition of an episode".to_owned(),
             stride => format!("for one transition in {stride} of an episode"),
         };
         let (found, asked) = (of(found.stride), of(asked.stride));
