@@ -5,6 +5,10 @@
 
 mod churn;
 mod cross_language;
+/// Runs the unit tests of a module of the extension, whose own crate can have none: only an
+/// interpreter loads it.
+#[path = "../../../pybind/src/error/words.rs"]
+mod error_words;
 mod laps;
 #[cfg(target_os = "linux")]
 mod rate_limiter;
