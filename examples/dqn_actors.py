@@ -1,9 +1,9 @@
 """Four actors and a learner: DQN on CartPole.
 
-Actors append transitions and pull weights; the learner draws 32 items for each transition. It ends
-when the greedy policy has a mean return of 475 in 20 episodes. On two cores that takes a minute or
-two, 10,000 to 20,000 updates. After 40,000 it gives up, with status 1. Double deep Q-networks: van
-Hasselt and others (2016), https://arxiv.org/abs/1509.06461.
+Actors append transitions and pull weights; the learner draws 32 items for each transition. Training
+ends when the greedy policy has a mean return of 475 in 20 episodes. On two cores that takes a
+minute or two, 10,000 to 20,000 updates. After 40,000 updates it stops with status 1. Double deep
+Q-networks: van Hasselt and others (2016), https://arxiv.org/abs/1509.06461.
 
     python examples/dqn_actors.py [SEED]
 """
@@ -23,18 +23,18 @@ COLUMNS = {"obs": ("f4", (4,)), "action": "i8", "reward": "f4", "params_version"
 
 
 def make_env() -> gym.Env:
-    """Make the environment, which counts its returns."""
+    """Make the environment, whose infos have the return and length of an ended episode."""
     return gym.wrappers.RecordEpisodeStatistics(gym.make("CartPole-v1"))
 
 
 def network() -> torch.nn.Sequential:
-    """Make a network that values both actions."""
+    """Make a network that returns the values of both actions."""
     layers = torch.nn.Linear(4, 128), torch.nn.ReLU(), torch.nn.Linear(128, 128), torch.nn.ReLU()
     return torch.nn.Sequential(*layers, torch.nn.Linear(128, 2))
 
 
 class Learner:
-    """A network, its slow copy, and the optimiser."""
+    """A Q-network, its target network, and the optimiser."""
 
     def __init__(self, seed: int) -> None:
         torch.set_num_threads(1)
@@ -44,7 +44,7 @@ class Learner:
         self.adam = torch.optim.Adam(self.net.parameters(), lr=5e-4)
 
     def learn(self, batch: bc.Batch) -> None:
-        """Take a step towards the values that follow."""
+        """Take a gradient step towards the double-DQN targets; move the target network."""
         names = ("obs", "action", "reward", "next_obs", "terminated")
         obs, action, reward, next_obs, ended = (torch.from_numpy(batch[name]) for name in names)
         with torch.no_grad():
@@ -64,7 +64,7 @@ def greedy(net: torch.nn.Module, obs: np.ndarray) -> int:
 
 
 def test(net: torch.nn.Module) -> float:
-    """Return the mean return of the greedy policy."""
+    """Return the mean return of the greedy policy over 20 episodes."""
     env, total = make_env(), 0.0
     for seed in range(20):
         (obs, _), ended = env.reset(seed=10_000 + seed), False
@@ -75,7 +75,7 @@ def test(net: torch.nn.Module) -> float:
 
 
 def act(context: bc.fleet.Context, name: str) -> None:
-    """Append episodes, each with the newest weights."""
+    """Append episodes, each played with the newest weights."""
     env, net, draw = make_env(), network(), np.random.default_rng(context.seed)
     epsilon = 0.4 ** (1 + 3 * context.rank / context.n)
     limits = bc.RateLimiter(32)
@@ -95,10 +95,10 @@ def act(context: bc.fleet.Context, name: str) -> None:
 
 
 def main(seed: int) -> int:
-    """Learn until the policy is good."""
+    """Train until the policy solves the task or the updates run out; return the exit status."""
     learner, name, score, update = Learner(seed), f"dqn-{os.getpid()}", 0.0, 0
     limits = bc.RateLimiter(32, min_size=1_000)
-    weights = learner.net.state_dict()  # shows each later update too
+    weights = learner.net.state_dict()  # shares the network's memory, so it changes with it
     buf = bc.ReplayBuffer.create(name, COLUMNS, capacity=50_000, lanes=ACTORS, limiter=limits)
     with buf, bc.Params.create(name, weights) as params:
         params.publish(weights)

@@ -14,7 +14,7 @@ MODES: list[Mode] = ["next_step", "same_step", "disabled"]
 
 
 def collect(mode: Mode) -> None:
-    """Balance poles by a simple rule and show the content of the ring afterwards."""
+    """Balance poles by a simple rule, draw a batch of the ring, and print what it holds."""
     envs = gym.make_vec(
         "CartPole-v1",
         ENVS,
@@ -30,13 +30,13 @@ def collect(mode: Mode) -> None:
             with buf.writer(env=envs) as writer:
                 collector = Collector(envs, writer)
                 collector.reset(seed=7)
-                # Push to the side that the pole leans to: position, speed, angle, ...
+                # Push to the side that the pole leans to: the third number of `obs` is its angle.
                 collector.run(lambda obs: (obs[:, 2] > 0).astype(int), STEPS)
                 collector.finish()
             batch = buf.sampler(seed=7, history=4).sample(256)
             ends = batch["terminated"][:, -1].mean() + batch["truncated"][:, -1].mean()
             print(f"{mode:9}: {len(buf)} transitions; {ends:.1%} of a batch end an episode")
-            # Time runs on by one from `obs` to `next_obs` in every transition, final ones included.
+            # Time, the last number, grows by 1 from `obs` to `next_obs`, also where episodes end.
             step = batch["next_obs"][:, -1, -1] - batch["obs"][:, -1, -1]
             assert (step == 1).all()
         finally:

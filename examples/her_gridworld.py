@@ -1,11 +1,11 @@
 """Hindsight on a goal grid-world: tabular Q-learning from one ring, with and without new goals.
 
-An agent on a grid of 15 x 15 cells shall reach a random cell within 20 steps, and is rewarded only
+An agent on a grid of 15 x 15 cells must reach a random cell within 20 steps, and is rewarded only
 there. Few episodes succeed at first, so plain replay has little to learn from. Relabelled in
 hindsight, every episode is a success for some goal (Andrychowicz et al., "Hindsight experience
-replay", NeurIPS 2017). The margin was set before the first run. With hindsight at least 70 % of the
+replay", NeurIPS 2017). The margin was set before the first run: with hindsight at least 70 % of the
 test episodes succeed, and at least 30 percentage points more than without. The first run trained
-for 60 rounds and reached 55 % against 10 %; the rounds were raised to 150 then, the margin kept.
+for 60 rounds and reached 55 % against 10 %. Then the rounds were raised to 150; the margin stayed.
 """
 
 import warnings
@@ -23,20 +23,20 @@ GAMMA, RATE, EXPLORE = 0.95, 0.5, 0.3
 
 
 def step(cell: Cells, action: Cells) -> Cells:
-    """Move one cell; walls hold."""
+    """Move one cell; a move into a wall has no effect."""
     place = np.clip(np.stack([cell // SIZE, cell % SIZE], axis=-1) + MOVES[action], 0, SIZE - 1)
     return np.asarray(place[..., 0] * SIZE + place[..., 1])
 
 
 def reward(achieved: Cells, desired: Cells, info: object) -> NDArray[np.float32]:
-    """Reward the cells that were to be reached."""
+    """Return 1 where the desired cell is reached, else 0."""
     return np.asarray(achieved == desired, np.float32)
 
 
 def act(
     q: NDArray[np.float32], rng: np.random.Generator, cell: Cells, goal: Cells, explore: float
 ) -> Cells:
-    """Choose the best action, equal ones at random."""
+    """Choose the best action, ties at random, or with probability `explore` a random action."""
     best = np.argmax(q[cell, goal] + 1e-6 * rng.random((len(cell), 4)), axis=-1)
     return np.where(rng.random(len(cell)) < explore, rng.integers(0, 4, len(cell)), best)
 
@@ -47,7 +47,7 @@ def play(
     explore: float,
     writer: bc.Writer | None = None,
 ) -> float:
-    """Play an episode in all environments; return the share that saw its goal."""
+    """Play an episode in all environments; return the share that reached its goal."""
     cell, goal = rng.integers(0, CELLS, (2, ENVS))
     seen = cell == goal
     for at in range(STEPS):
@@ -75,7 +75,7 @@ def train(hindsight: bc.Hindsight | None) -> float:
         "action": "i8",
         "reward": "f4",
     }
-    # An episode may begin in the cell where the last one ended: nothing to be suspicious of.
+    # An episode may begin in the cell where the last one ended, which the writer would warn about.
     warnings.simplefilter("ignore", bc.errors.WriterWarning)
     with bc.ReplayBuffer.create(None, columns, capacity=50_000, lanes=ENVS) as buf:
         sampler = buf.sampler(seed=1, hindsight=hindsight)
@@ -86,7 +86,7 @@ def train(hindsight: bc.Hindsight | None) -> float:
                     batch = sampler.sample(1024)
                     cell, goal = batch["obs"]["achieved_goal"], batch["obs"]["desired_goal"]
                     after, won = batch["next_obs"]["achieved_goal"], batch["reward"]
-                    # A reached goal ends the task: what follows is worth nothing more.
+                    # A reached goal ends the task: the next value counts as 0.
                     target = won + GAMMA * (1 - won) * q[after, goal].max(axis=-1)
                     q[cell, goal, batch["action"]] += RATE * (
                         target - q[cell, goal, batch["action"]]

@@ -20,7 +20,7 @@ PRICES = ("open", "high", "low", "close")
 
 
 def market(path: Path, rng: np.random.Generator) -> bc.Panel:
-    """Make a panel of one ticker; every eleventh day is missing, as on a holiday."""
+    """Make a panel of a ticker that misses every eleventh day, and a macro ticker with all."""
     close = 100 * np.exp(np.cumsum(rng.normal(0, 0.012, DAYS)))
     start = np.concatenate([[100.0], close[:-1]]) * (1 + rng.normal(0, 0.003, DAYS))
     high = np.maximum(start, close) * (1 + abs(rng.normal(0, 0.004, DAYS)))
@@ -36,7 +36,7 @@ def market(path: Path, rng: np.random.Generator) -> bc.Panel:
 
 
 def replay(prices: np.ndarray, rng: np.random.Generator) -> bc.ReplayBuffer:
-    """Fill a ring with one long episode after another: today's prices, and the trades."""
+    """Fill a ring with episodes of prices, cash and random trades, one after the other."""
     columns = {"obs": {**dict.fromkeys(PRICES, "f4"), "cash": "f4"}, "action": "f4"}
     buf = bc.ReplayBuffer.create(None, columns, capacity=1000)
     cash = 10_000.0

@@ -1,9 +1,9 @@
 """Four actors and a learner: PPO on CartPole, each row drawn once.
 
-The ring is a queue: actors wait when they are a batch ahead, so rows are a version or two old. It
-ends when the greedy policy has a mean return of 475 in 20 episodes: on two cores within a minute,
-15 to 25 batches. After 100 it gives up, with status 1. PPO without a bonus for entropy: Schulman
-and others (2017), https://arxiv.org/abs/1707.06347.
+The ring is a queue: actors wait when they are a batch ahead, so rows are a version or two old.
+Training ends when the greedy policy has a mean return of 475 in 20 episodes: on two cores within a
+minute, 15 to 25 batches. After 100 batches it stops with status 1. PPO without an entropy bonus:
+Schulman and others (2017), https://arxiv.org/abs/1707.06347.
 
     python examples/ppo_fleet.py [SEED]
 """
@@ -30,7 +30,7 @@ def network(outputs: int) -> nn.Sequential:
 
 
 class Learner:
-    """Policy, value and the optimiser."""
+    """Policy network, value network and the optimiser."""
 
     def __init__(self) -> None:
         torch.set_num_threads(1)
@@ -38,7 +38,7 @@ class Learner:
         self.adam = torch.optim.Adam([*self.policy.parameters(), *self.value.parameters()], 1e-3)
 
     def learn(self, batch: bc.Batch) -> None:
-        """Take the steps of a batch, several times over."""
+        """Take the gradient steps of a batch: several epochs of minibatches."""
         pairs = [(batch[name], batch["future"][name]) for name in ("obs", "next_obs")]
         windows = [np.concatenate([first[:, None], rest], 1) for first, rest in pairs]
         values = [self.value(torch.from_numpy(obs)).squeeze(-1).detach() for obs in windows]
@@ -62,7 +62,7 @@ def odds_of(policy: nn.Module, obs: np.ndarray) -> torch.Tensor:
 
 
 def test(policy: nn.Module) -> float:
-    """Return the mean return of the greedy policy: 1 a step."""
+    """Return the mean return of the greedy policy over 20 episodes; every step is rewarded 1."""
     env, steps = gym.make("CartPole-v1"), 0
     for seed in range(20):
         (obs, _), ended = env.reset(seed=10_000 + seed), False
@@ -73,7 +73,7 @@ def test(policy: nn.Module) -> float:
 
 
 def act(context: bc.fleet.Context, name: str) -> None:
-    """Append episodes, each step with the newest weights."""
+    """Append episodes, each step chosen with the newest weights."""
     env, policy, draw = gym.make("CartPole-v1"), network(2), np.random.default_rng(context.seed)
     weights = policy.state_dict()
     buf, params = bc.ReplayBuffer.attach(name), bc.Params.attach(name)
@@ -93,10 +93,10 @@ def act(context: bc.fleet.Context, name: str) -> None:
 
 
 def main(seed: int) -> int:
-    """Learn until the policy is good."""
+    """Train until the policy solves the task or the batches run out; return the exit status."""
     torch.manual_seed(seed)
     learner, name, score, count = Learner(), f"ppo-{os.getpid()}", 0.0, 0
-    weights = learner.policy.state_dict()  # shows each later update too
+    weights = learner.policy.state_dict()  # shares the network's memory, so it changes with it
     queue = bc.RateLimiter.queue(BATCH)
     buf = bc.ReplayBuffer.create(name, ROW, capacity=16_384, lanes=ACTORS, limiter=queue)
     with buf, bc.Params.create(name, weights) as params:

@@ -1,16 +1,16 @@
-"""PPO in one file and NumPy alone, on the simulated market that is made to be learnable.
+"""PPO in one file and NumPy alone, on a simulated market that is made to be learnable.
 
 The agent is short, flat or long (`actions="discrete_target"`) and decides every ten ticks. Training
-draws its episodes from the seed space "train", the test from "test", so no episode is seen twice.
-On the test episodes the greedy policy is compared with holding a full position.
+draws episodes from the seed space "train", the test from "test": training sees no test episode.
+On the test episodes the greedy policy is compared with holding a full long position.
 
     python examples/ppo_trading.py    one seed, ten seconds
     make examples-long                five seeds, trained longer; fails unless four beat holding
 
 Proximal policy optimisation: Schulman and others (2017), https://arxiv.org/abs/1707.06347,
-equation 7, with generalised advantages (2016), https://arxiv.org/abs/1506.02438, equation 16. It
-differs in this: no clipped value loss, one network each for policy and value, a linearly falling
-step size.
+equation 7, with generalised advantages (2016), https://arxiv.org/abs/1506.02438, equation 16.
+Details: no clipped value loss, one network each for policy and value, a step size that falls
+linearly.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Array = NDArray[np.float64]
 
 ENVS, STEPS, EPOCHS, PARTS = 32, 64, 4, 4
 GAMMA, LAMBDA, CLIP, ENTROPY = 0.99, 0.95, 0.2, 0.003
-# Episodes begin in markets that opened a moment ago.
+# Episodes begin early in a market's life, after 100 ticks without the agent.
 MARKET = {
     "preset": "teaching", "actions": "discrete_target", "frame_skip": 10, "warmup_ticks": 100,
 }  # fmt: skip
@@ -48,7 +48,7 @@ class Network:
 
     @classmethod
     def fresh(cls, draw: np.random.Generator, inputs: int, outputs: int) -> Network:
-        """Draw the weights; the outputs begin near zero."""
+        """Draw the initial weights, with outputs near zero."""
         hidden = 64
         first = draw.normal(0, inputs**-0.5, (inputs, hidden))
         last = draw.normal(0, 0.01 * hidden**-0.5, (hidden, outputs))
@@ -63,7 +63,7 @@ class Network:
         return np.asarray(np.tanh(seen @ inner + shift) @ outer + bias)
 
     def descend(self, seen: Array, slope: Array, rate: float) -> None:
-        """Take a step of Adam, given the loss's slope by each output."""
+        """Take a step of Adam, given the gradient of the loss by the outputs."""
         inner, shift, outer, _ = self.parameters
         active = np.tanh(seen @ inner + shift)
         inward = slope @ outer.T * (1 - active**2)
@@ -88,7 +88,7 @@ def softmax(scores: Array) -> Array:
 
 @dataclass
 class Learner:
-    """Policy, value and the scale of what they see."""
+    """Policy network, value network and the scale of their observations."""
 
     policy: Network
     value: Network
@@ -138,10 +138,10 @@ def train(seed: int, updates: int) -> Learner:
             values[step] = learner.value(obs)[:, 0]
             after, reward, terminated, truncated, infos = envs.step(actions[step])
             ended[step] = terminated | truncated
-            # Thousandths of the equity: near one, as value networks like them.
+            # In thousandths of the equity, rewards are near one, which suits the value network.
             rewards[step] = 1e3 * reward
             if truncated.any():
-                # An episode that was cut goes on, as far as its value is concerned.
+                # A truncated episode bootstraps from the value of its final observation.
                 last = np.stack([final for final in infos["final_obs"] if final is not None])
                 rest = learner.value(learner.see(last))[:, 0]
                 rewards[step, ended[step]] += GAMMA * rest * truncated[ended[step]]
@@ -180,7 +180,7 @@ def improve(
             odds = softmax(learner.policy(looks))
             chosen = odds[np.arange(count), did]
             ratio = chosen / chances[part]
-            # Where the clipped term is the smaller one, its slope is zero.
+            # Where the clipped term is the smaller one, its gradient is zero.
             free = ~((good > 0) & (ratio > 1 + CLIP) | (good < 0) & (ratio < 1 - CLIP))
             one_hot = np.eye(3)[did]
             slope = -(good * ratio * free)[:, None] * (one_hot - odds)
@@ -192,7 +192,7 @@ def improve(
 
 
 def test(learner: Learner | None, episodes: int) -> float:
-    """Return the mean return of test episodes: of the learner, or of holding without one."""
+    """Return the mean return in test episodes of the learner, or without one of holding."""
     envs = TradingVectorEnv(
         episodes,
         autoreset_mode="disabled",
@@ -213,7 +213,7 @@ def test(learner: Learner | None, episodes: int) -> float:
 
 
 def main() -> int:
-    """Train and test."""
+    """Train and test each seed; return the exit status."""
     parser = argparse.ArgumentParser(description="PPO on the simulated market")
     parser.add_argument("--seeds", type=int, default=1, help="how many runs (default: 1)")
     parser.add_argument("--updates", type=int, default=30, help="of each run (default: 30)")

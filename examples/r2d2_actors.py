@@ -1,8 +1,8 @@
 """Two actors and a learner: recurrent Q-learning, as in R2D2, in a T-maze that needs memory.
 
-The first observation tells the side of the goal; the corridor after it looks alike everywhere. It
-ends when the greedy policy finds the goal in 95 of 100 mazes: on two cores within two minutes,
-1,500 to 3,500 updates. Without memory it finds half. After 10,000 it gives up, with status 1.
+The first observation tells the side of the goal; the corridor looks the same everywhere. Training
+ends when the greedy policy finds the goal in 95 of 100 mazes: within two minutes on two cores,
+1,500 to 3,500 updates; at 10,000 with status 1. A policy without memory finds half of the goals.
 Kapturowski and others (2019, https://openreview.net/forum?id=r1lyTjAqYX) add a target network.
 
     python examples/r2d2_actors.py [SEED]
@@ -26,7 +26,7 @@ BY_TD = bc.Priority(alpha=0.9, beta=0.6)
 
 
 class Maze:
-    """A corridor and a fork. Actions are forward, left and right; a turn at the fork ends it."""
+    """A corridor and a fork, where a turn ends the episode. Actions: forward, left and right."""
 
     def __init__(self, draw: np.random.Generator) -> None:
         self.place, self.steps, self.side, self.ended = 0, 0, int(draw.integers(2)), False
@@ -37,7 +37,7 @@ class Maze:
         return np.array([first and left, first and not left, self.place == CORRIDOR, 1], "f4")
 
     def step(self, action: int) -> dict[str, Any]:
-        """Go a step, and return what follows."""
+        """Take a step; return its reward, next observation and end flags."""
         turned, self.steps = self.place == CORRIDOR and action > 0, self.steps + 1
         self.place = min(CORRIDOR, self.place + (action == 0))
         reward = (1.0 if action - 1 == self.side else -1.0) if turned else -0.02
@@ -58,7 +58,7 @@ def unroll(net: Net, batch: bc.Batch) -> torch.Tensor:
 
 
 def learn(net: Net, adam: torch.optim.Adam, batch: bc.Batch, sampler: bc.Sampler) -> None:
-    """Take a step on what follows the burn-in, and set the priorities of the windows."""
+    """Take a gradient step on the transitions after the burn-in; set the windows' priorities."""
     names, values = ("action", "reward", "terminated", "mask"), unroll(net, batch)
     action, reward, ended, mask = (torch.tensor(batch[name][:, BURN_IN:]) for name in names)
     goal = reward + 0.97 * values[:, 1:].detach().max(2).values * ~ended.bool()
@@ -70,7 +70,7 @@ def learn(net: Net, adam: torch.optim.Adam, batch: bc.Batch, sampler: bc.Sampler
 
 
 def episode(net: Net, seed: int, epsilon: float = 0.0) -> list[dict[str, Any]]:
-    """Run an episode; return its steps, with the memory before each."""
+    """Run an episode; return its steps, each with the recurrent state before it."""
     maze, memory, steps = Maze(draw := np.random.default_rng(seed)), torch.zeros(1, 32), []
     while not maze.ended:
         obs, before = maze.obs(), memory[0].numpy()
@@ -81,7 +81,7 @@ def episode(net: Net, seed: int, epsilon: float = 0.0) -> list[dict[str, Any]]:
 
 
 def act(context: bc.fleet.Context, name: str, net: Net) -> None:
-    """Append episodes, each with the newest weights."""
+    """Append episodes, each played with the newest weights."""
     draw = np.random.default_rng(context.seed)
     buf, params = bc.ReplayBuffer.attach(name, limiter=bc.RateLimiter(8)), bc.Params.attach(name)
     with params, buf, buf.writer() as writer:
@@ -94,7 +94,7 @@ def act(context: bc.fleet.Context, name: str, net: Net) -> None:
 
 
 def main(seed: int) -> int:
-    """Learn until the policy remembers."""
+    """Train until the policy solves the task or the updates run out; return the exit status."""
     torch.manual_seed(seed)
     net = Net({"cell": torch.nn.GRUCell(4, 32), "head": torch.nn.Linear(32, 3)})
     name, score, update = f"r2d2-{os.getpid()}", 0, 0

@@ -1,10 +1,10 @@
-"""A learner that is killed in the middle of its run goes on from its last snapshot.
+"""A learner that is killed in the middle of its run continues from its last snapshot.
 
 The program starts a learner in another process, kills it (SIGKILL) between two snapshots, removes
 what is left in shared memory, and starts it again. The learner loads ring, priorities, limiter,
-weights and the sampler's position, and draws the same batches as before. It stops with an error
-unless draws and weights after them are equal. It learns a linear value of random observations; the
-error falls from 1 below 0.1.
+weights and the sampler's position, and draws the same batches as before. The program fails unless
+draws, and weights after them, are equal. The learner fits a linear function of random observations;
+its error falls from 1 to below 0.1.
 
     python examples/resume.py
 """
@@ -30,7 +30,7 @@ TRUTH = np.array([0.5, -0.5, 1.0, 0.25])
 
 
 def collect(writer: bc.Writer, number: int, version: int) -> None:
-    """Append an episode of 100 steps, the same for the same number."""
+    """Append episode `number`, of 100 steps; equal numbers give equal episodes."""
     draw = np.random.default_rng(number)
     obs = draw.normal(size=4).astype("f4")
     for t in range(100):
@@ -41,7 +41,7 @@ def collect(writer: bc.Writer, number: int, version: int) -> None:
 
 
 def opened(store: str) -> tuple[bc.ReplayBuffer, bc.Sampler, bc.Params, int]:
-    """Load the newest snapshot, or begin; return ring, sampler, weights and the next round."""
+    """Load the newest snapshot, or create all; return ring, sampler, weights and first round."""
     if bc.list_snapshots(store=store):
         buf = bc.ReplayBuffer.load("resume", store=store)
         state = buf.saved_state
@@ -55,7 +55,7 @@ def opened(store: str) -> tuple[bc.ReplayBuffer, bc.Sampler, bc.Params, int]:
 
 
 def learn(store: str, log: str) -> None:
-    """Learn: a round is an episode, a snapshot, and updates, each with a line in the log."""
+    """Learn in rounds of an episode, a snapshot and updates; log a line for each update."""
     buf, sampler, params, first = opened(store)
     weights = params.latest()["w"]
     with buf, params, open(log, "a") as lines:
@@ -81,13 +81,13 @@ def learn(store: str, log: str) -> None:
 
 
 def lines_of(log: Path) -> list[list[Any]]:
-    """Read the whole lines of the log."""
+    """Read the complete lines of the log."""
     text = log.read_text() if log.exists() else ""
     return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
 
 def main() -> int:
-    """Kill a learner, and compare what follows."""
+    """Kill a learner, start it again, and compare the updates that both runs made."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "log")
         command = [sys.executable, __file__, "learn", str(Path(folder, "store")), str(log)]

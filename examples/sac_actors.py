@@ -23,7 +23,7 @@ def network(inputs: int, outputs: int) -> nn.Sequential:
 
 
 def chosen(policy: nn.Module, obs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return drawn actions in -1 to 1, the logarithm of their density, and the middle."""
+    """Return drawn actions in -1 to 1, the logarithm of their density, and mean actions."""
     mean, spread = policy(obs).chunk(2, dim=-1)
     drawn = (normal := torch.distributions.Normal(mean, spread.clamp(-5, 2).exp())).rsample()
     density = normal.log_prob(drawn) - torch.log(1 - drawn.tanh() ** 2 + 1e-6)
@@ -31,7 +31,7 @@ def chosen(policy: nn.Module, obs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 class Learner:
-    """Policy, two critics with targets, and temperature."""
+    """Policy, two critics with target networks, temperature and the optimiser."""
 
     def __init__(self) -> None:
         torch.set_num_threads(1)
@@ -46,7 +46,7 @@ class Learner:
         return torch.stack([net(torch.cat([obs, action], 1)).squeeze(1) for net in nets])
 
     def learn(self, batch: bc.Batch) -> None:
-        """Take a step of each part."""
+        """Take a gradient step of policy, critics and temperature; move the target networks."""
         names = "obs", "action", "reward", "next_obs", "terminated"
         obs, action, reward, after, ended = (torch.from_numpy(batch[name]) for name in names)
         heat = self.heat.detach().exp()
@@ -67,7 +67,7 @@ class Learner:
 
 
 def play(net: nn.Module, env: gym.Env, seed: int, writer: bc.Writer | None, version: int) -> float:
-    """Run an episode, with noise into a ring or without; return the sum of rewards."""
+    """Return the return of an episode: of drawn actions into a ring, or of mean actions."""
     (obs, _), ended, total = env.reset(seed=seed), False, 0.0
     while not ended:
         with torch.no_grad():
@@ -81,7 +81,7 @@ def play(net: nn.Module, env: gym.Env, seed: int, writer: bc.Writer | None, vers
 
 
 def act(context: bc.fleet.Context, name: str) -> None:
-    """Append episodes, each with the newest weights."""
+    """Append episodes, each played with the newest weights."""
     env, policy = gym.make("Pendulum-v1"), network(3, 2)
     torch.manual_seed(context.seed)
     limits = bc.RateLimiter(RATIO)
@@ -94,12 +94,12 @@ def act(context: bc.fleet.Context, name: str) -> None:
 
 
 def main(seed: int) -> int:
-    """Learn until the policy is good."""
+    """Train until the policy solves the task or the updates run out; return the exit status."""
     torch.manual_seed(seed)
     learner, name, score, update = Learner(), f"sac-{seed}", -2_000.0, 0
     limits = bc.RateLimiter(RATIO, min_size=1_000)
     buf = bc.ReplayBuffer.create(name, COLUMNS, capacity=50_000, lanes=ACTORS, limiter=limits)
-    weights = learner.policy.state_dict()  # shows each later update too
+    weights = learner.policy.state_dict()  # shares the network's memory, so it changes with it
     with buf, bc.Params.create(name, weights) as params:
         params.publish(weights)
         with bc.Fleet(act, ACTORS, args=(name,), seed=seed, buffer=buf) as fleet:

@@ -2,8 +2,8 @@
 
 python benches/python/adapters.py [ROUNDS]
 
-It needs what requirements/adapters.txt names. Contenders take turns in one process; a figure is the
-median over rounds, with one thread of PyTorch. Samples are tensors, as a learner is given them.
+It needs the packages of requirements/adapters.txt. Contenders take turns in one process, in which
+PyTorch has one thread. A figure is the median over rounds. Samples are tensors.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ EPISODE = 200
 ROUNDS = 7
 """Rounds of each measurement."""
 SECONDS = 0.25
-"""How long a round lasts, about."""
+"""Approximate CPU time of a round."""
 
 Buffer = Any
 Obs = Any
@@ -41,7 +41,7 @@ Steps = Callable[[int], tuple[Any, ...]]
 
 
 def vector_steps(envs: int, nested: bool = False) -> Steps:
-    """Make steps of vectors, from a few thousand numbers that are drawn once."""
+    """Return a function that makes step `t` of vectors, from numbers that are drawn once."""
     draw = np.random.default_rng(0)
     obs = draw.normal(size=(1001, envs, 17)).astype("f4")
     action = draw.uniform(-1, 1, (1000, envs, 6)).astype("f4")
@@ -60,7 +60,7 @@ def vector_steps(envs: int, nested: bool = False) -> Steps:
 
 
 def stack_steps() -> Steps:
-    """Make steps of stacks of four frames, zero before an episode's first."""
+    """Return a function that makes step `t` of stacks of four frames, padded with zeros."""
     frames = np.random.default_rng(0).integers(1, 255, (EPISODE + 1, 84, 84), dtype=np.uint8)
     padded = np.concatenate([np.zeros((3, 84, 84), np.uint8), frames])
 
@@ -80,7 +80,7 @@ def stack_steps() -> Steps:
 
 
 def per_second(call: Callable[[], object], times: int) -> float:
-    """Call so often; return calls per second of CPU time."""
+    """Call `times` times; return calls per second of CPU time."""
     start = time.process_time()
     for _ in range(times):
         call()
@@ -110,7 +110,7 @@ def both(
     envs: int,
     **own: float,
 ) -> dict[str, Buffer]:
-    """Make a buffer of theirs and one of ours."""
+    """Make SB3's buffer and Backcast's. `own` are `n_steps`, `gamma` and options of Backcast's."""
     options: dict[str, Any] = {"device": "cpu", "n_envs": envs}
     options |= {key: own.pop(key) for key in ("n_steps", "gamma") if key in own}
     return {
@@ -127,7 +127,7 @@ def fill(pair: dict[str, Buffer], steps: Steps, count: int) -> None:
 
 
 def adding(buffer: Buffer, steps: Steps) -> Callable[[], object]:
-    """Add one step after the other; the last one that was made up is added again and again."""
+    """Return a call that adds the next step of an episode that is made once and repeated."""
     ready = [steps(t) for t in range(EPISODE)]
     at = 0
 
@@ -140,12 +140,12 @@ def adding(buffer: Buffer, steps: Steps) -> Callable[[], object]:
 
 
 def sampling(pair: dict[str, Buffer], batch: int) -> dict[str, Callable[[], object]]:
-    """Draw batches from both."""
+    """Return calls that draw a batch from each buffer."""
     return {name: partial(buffer.sample, batch) for name, buffer in pair.items()}
 
 
 def main() -> None:
-    """Measure, print, and keep what was measured."""
+    """Measure, print the results and write them to a file."""
     torch.set_num_threads(1)
     found = []
     flat = "vectors, 17 numbers and 6 actions"

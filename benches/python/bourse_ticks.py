@@ -1,6 +1,6 @@
-"""Run markets of the `bourse` package when told: one line in, ticks per second out.
+"""Run a market of the `bourse` package for each line of input, and print ticks per second.
 
-The line is `numpy` for its agents in NumPy, `python` for those in Python.
+The line is `numpy` for the package's agents in NumPy, `python` for those in Python.
 `benches/benches/market.rs` starts this program and lets it take turns with Backcast.
 """
 
@@ -16,7 +16,7 @@ AGENTS = 100
 ACTIVE = 0.16
 """Share of the agents that act in a tick, as in the market that it is compared with."""
 TICKS = {"numpy": 2_000, "python": 500}
-"""Few, since the orders in NumPy are never cancelled and the book grows."""
+"""Ticks of a round: few, because orders of the NumPy agents stay in the book, which grows."""
 
 
 def env(kind: str) -> core.StepEnv | core.StepEnvNumpy:
@@ -34,7 +34,7 @@ def population(kind: str) -> list[agents.RandomAgent | agents.NumpyRandomAgents]
 
 
 def main() -> None:
-    """Serve rounds until the input ends."""
+    """Run a market for each line until the input ends."""
     for number, line in enumerate(sys.stdin):
         kind = line.strip()
         market, traders = env(kind), population(kind)

@@ -1,7 +1,9 @@
-"""Take what `cargo bench` measured into the results of this run.
+"""Add the results of `cargo bench` to the results of this run.
 
-python benches/python/criterion.py [FOLDER], afterwards; FOLDER is target, where criterion leaves a
-folder per benchmark and the others a line per contender in measured.jsonl.
+python benches/python/criterion.py [FOLDER]
+
+Run it after `cargo bench`. FOLDER is Cargo's target folder by default. Criterion leaves a folder
+per benchmark there; benchmarks without Criterion append a line per contender to measured.jsonl.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import results
 
 
 def runs(folder: Path) -> list[float]:
-    """Nanoseconds per iteration of every sample of a benchmark."""
+    """Read the nanoseconds per iteration of every sample of a benchmark."""
     sample = json.loads((folder / "sample.json").read_text())
     return [time / count for time, count in zip(sample["times"], sample["iters"], strict=True)]
 
@@ -30,7 +32,7 @@ def groups(root: Path) -> dict[str, dict[str, list[float]]]:
 
 
 def measured(file: Path) -> dict[tuple[str, str], dict[str, list[float]]]:
-    """Collect the runs of each contender by metric and unit, where no time per iteration."""
+    """Collect the runs of each contender of benchmarks without Criterion, by metric and unit."""
     found: dict[tuple[str, str], dict[str, list[float]]] = {}
     for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
         entry = json.loads(line)
@@ -40,7 +42,7 @@ def measured(file: Path) -> dict[tuple[str, str], dict[str, list[float]]]:
 
 
 def main(target: Path) -> None:
-    """Read, print and keep."""
+    """Read the results, print them and add them to the file of this run."""
     timed = {(group, "ns"): of for group, of in groups(target / "criterion").items()}
     found = timed | measured(target / "measured.jsonl")
     if not found:

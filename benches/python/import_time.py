@@ -2,11 +2,11 @@
 
 python benches/python/import_time.py [RUNS]
 
-Every run starts two interpreters: one imports NumPy, the other NumPy and then Backcast. Medians are
-of the imports alone, without starting and ending the interpreter, which both do alike. The figure
-that counts is the share inside one interpreter; the difference of the two medians is beside it as a
-check that nothing hides before or after. Modules come compiled from their cache, as in any second
-run, also where the environment forbids to write one.
+Every run starts two interpreters: one imports NumPy, the other NumPy and then Backcast. Times are
+of the imports alone, without starting and ending the interpreter. The result is the median time of
+`import backcast` inside one interpreter. The difference between the medians of both interpreters is
+printed as a check. Modules come compiled from their cache, as in any second run, even if the
+environment sets PYTHONDONTWRITEBYTECODE.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ print(middle - start, end - middle)
 
 
 def imports(*arguments: str) -> tuple[float, float]:
-    """Import in a fresh interpreter; milliseconds for NumPy, and for what came after it."""
+    """Import in a fresh interpreter; return milliseconds for NumPy, and for Backcast after it."""
     command = [sys.executable, "-c", CODE, *arguments]
     done = subprocess.run(command, env=CACHED, capture_output=True, text=True, check=True)
     numpy_s, more_s = map(float, done.stdout.split())

@@ -2,9 +2,9 @@
 
 python benches/python/panels.py [--rounds 7] [--seconds 1] [--quick]
 
-The file has the market of the other suites: 2,500 days of 33 tickers, 13 numbers a line.
-Contenders make arrays of all its columns: Backcast a panel, by ticker and day, every cell checked;
-NumPy a structured array, line by line. Beside them the bytes alone are read into new memory.
+The file has the market of the other suites: 2,500 days of 33 tickers, 13 numbers a line. Backcast
+makes a panel of all columns, by ticker and day, and checks every cell. NumPy makes a structured
+array, line by line. The third contender only reads the bytes into new memory.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ MB = 1e6
 
 
 def loaded(path: Path) -> bc.Panel:
-    """Load it as users do; in memory of this process, like NumPy."""
+    """Load the file into a panel that is private to this process, as NumPy's array is."""
     return bc.Panel.from_csv(path, macro=list(MACROS))
 
 
 def lines_of(path: Path, columns: Columns) -> NDArray[np.void]:
-    """Have NumPy parse it."""
+    """Parse the file with NumPy."""
     kinds = [("date", "U10"), ("tic", "U4"), *((name, "f8") for name in columns)]
     lines: NDArray[np.void] = np.loadtxt(path, dtype=kinds, delimiter=",", skiprows=1)
     return lines
 
 
 def check(path: Path, columns: Columns) -> None:
-    """Look whether both read the same numbers."""
+    """Assert that both read the same numbers."""
     panel, lines = loaded(path), lines_of(path, columns)
     tickers = [list(panel.tickers).index(name) for name in names()]
     for name in columns:

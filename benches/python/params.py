@@ -1,12 +1,12 @@
-"""Measure how weights come from a learner to its actors: a million float32, in 8 arrays.
+"""Measure how fast weights come from a learner to its actors: a million float32, in 8 arrays.
 
 python benches/python/params.py [--rounds 7] [--seconds 0.3] [--quick]
 
-A pull takes turns with a `memcpy` of the same bytes; both copy what was written just before, out of
-three buffers in turn. A pull that finds nothing new is timed beside an empty method. CPU time of a
-publish is measured while no process pulls, and while another one pulls without a pause. Then each
-actor process gets every version and answers a byte: by `Params`, and by a `multiprocessing.Queue`
-of pickled arrays for each actor.
+A pull takes turns with a `memcpy` of the same bytes. Both copy what was written just before, out of
+three buffers that are written in turn. A pull that finds nothing new is timed beside an empty
+method. CPU time of a publish is measured while no process pulls, and while another one pulls
+without a pause. Then every actor process gets each version and answers with a byte. Versions come
+through `Params`, or as pickled arrays through a `multiprocessing.Queue` for each actor.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def copied(source: Weights, target: Weights) -> None:
 
 
 def measured_pulls(rounds: int, seconds: float) -> list[dict[str, Any]]:
-    """Time pulls and copies of what was just written."""
+    """Time pulls and copies of weights that were written just before."""
     mine, blocks = weights(1), [weights(0) for _ in range(3)]
     flat = [np.zeros(FLOATS, "f4") for _ in range(3)]
     one, out, flat_out = np.ones(FLOATS, "f4"), weights(0), np.zeros(FLOATS, "f4")
@@ -92,7 +92,7 @@ def measured_pulls(rounds: int, seconds: float) -> list[dict[str, Any]]:
                     start = time.perf_counter_ns()
                     read()
                     times.append(time.perf_counter_ns() - start)
-                # The median of the round: a moment of another program is no pull.
+                # The median of a round leaves out pulls that another program interrupted.
                 runs[name].append(float(np.median(times)) / 1e3)
     return results.lines("weights of 4 MB", "pull a version", "us", runs.items(), "main")
 
@@ -101,7 +101,7 @@ class Empty:
     """An object whose method does nothing."""
 
     def pull(self) -> None:
-        """Return at once."""
+        """Do nothing."""
 
 
 def measured_nothing(rounds: int, seconds: float) -> list[dict[str, Any]]:
@@ -125,7 +125,7 @@ def measured_nothing(rounds: int, seconds: float) -> list[dict[str, Any]]:
 
 
 def pulling(place: Path, ours: Connection) -> None:
-    """Pull without a pause from one message to the next, and tell how many pulls there were."""
+    """Pull without a pause from one message to the next, and send the number of new versions."""
     with bc.Params.attach("policy", dir=place) as params:
         ours.send(0)
         while ours.recv():
@@ -166,7 +166,7 @@ def measured_publishes(place: Path, rounds: int, seconds: float) -> list[dict[st
 
 
 def by_params(place: Path, name: str, ours: Connection) -> None:
-    """Be an actor that gets its weights by parameters, version by version."""
+    """Run an actor that gets each version of the weights through `Params`."""
     out = weights(0)
     with bc.Params.attach(name, dir=place) as params:
         ours.send_bytes(b"k")
@@ -178,7 +178,7 @@ def by_params(place: Path, name: str, ours: Connection) -> None:
 
 
 def by_queue(queue: Queue[bytes], ours: Connection) -> None:
-    """Be an actor that gets its weights by a queue."""
+    """Run an actor that gets each version of the weights through a queue."""
     out = weights(0)
     ours.send_bytes(b"k")
     while out["0/bias"][0] >= 0:
@@ -187,7 +187,7 @@ def by_queue(queue: Queue[bytes], ours: Connection) -> None:
 
 
 def measured_ways(place: Path, actors: int, rounds: int, seconds: float) -> list[dict[str, Any]]:
-    """Time until every actor has a version, in turns."""
+    """Measure the time until every actor has a version; both ways take turns."""
     queues: list[Queue[bytes]] = [SPAWN.Queue() for _ in range(actors)]
     params = bc.Params.create("ways", weights(0), dir=place)
     ends: dict[str, list[Connection]] = {"backcast": [], "pickle through a Queue": []}
@@ -233,7 +233,7 @@ def measured_ways(place: Path, actors: int, rounds: int, seconds: float) -> list
 
 
 def main() -> None:
-    """Measure, print, and keep what was measured."""
+    """Measure, print the results and write them to a file."""
     parser = argparse.ArgumentParser(prog="params.py", description=__doc__.splitlines()[0])
     options = read_options(parser, seconds=0.3)
     rounds, seconds = options.rounds, options.seconds

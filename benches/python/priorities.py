@@ -3,12 +3,13 @@
     python priorities.py [--rows 1000000] [--batch 256] [--seconds 2] [--rounds 7] [--append 64]
     python priorities.py --two-processes
 
+Each contender holds the same transitions and does the same work: draw a batch by priority with its
+importance weights, get its arrays, and set its priorities. With `--append N` it appends N rows
+before each draw. Contenders take turns; the median and the range over all rounds are printed.
+Contenders that are not installed are left out.
+
 With `--two-processes` no peer is measured: two processes share the priorities of one ring, in turns
 with two processes that have a ring each.
-
-Each contender holds the same transitions and does the same work: draw a batch by priority with its
-importance weights, get the arrays of it, set its priorities. All take turns; of each the median of
-all rounds counts, and the range is printed. Contenders that are not installed are left out.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def filled(data: dict[str, Any], name: str | None) -> tuple[bc.ReplayBuffer, bc.
 
 
 def prioritised(buf: bc.ReplayBuffer, rows: int, batch: int, seed: int) -> Round:
-    """Give the rows of a ring priorities, and return a round of work on it."""
+    """Set the priorities of a ring's rows; return a function that does a round of work on it."""
     sampler = buf.sampler(seed=seed, select=bc.Priority(alpha=ALPHA, beta=BETA))
     rng = np.random.default_rng(seed)
     td = rng.random((64, batch)) * 2
@@ -77,7 +78,7 @@ def prioritised(buf: bc.ReplayBuffer, rows: int, batch: int, seed: int) -> Round
 
 
 def backcast_contender(data: dict[str, Any], batch: int, append: int, seed: int) -> Round:
-    """Make a ring, and a round of work on it."""
+    """Make a ring; return a function that does a round of work on it."""
     buf, writer = filled(data, None)
     work = prioritised(buf, len(data["reward"]), batch, seed)
     if not append:
@@ -99,7 +100,7 @@ def backcast_contender(data: dict[str, Any], batch: int, append: int, seed: int)
 
 
 def cpprb_contender(data: dict[str, Any], batch: int, append: int, seed: int) -> Round:
-    """Make a buffer of cpprb, and a round of work on it."""
+    """Make a buffer of cpprb; return a function that does a round of work on it."""
     import cpprb  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
     rows = len(data["reward"])
@@ -145,7 +146,7 @@ def cpprb_contender(data: dict[str, Any], batch: int, append: int, seed: int) ->
 
 
 def tianshou_contender(data: dict[str, Any], batch: int, append: int, seed: int) -> Round:
-    """Make a buffer of tianshou, and a round of work on it."""
+    """Make a buffer of tianshou; return a function that does a round of work on it."""
     from tianshou import data as peer  # type: ignore[import-not-found,unused-ignore]
 
     rows = len(data["reward"])
@@ -162,14 +163,14 @@ def tianshou_contender(data: dict[str, Any], batch: int, append: int, seed: int)
         obs_next=data["obs"][1 : lanes + 1],
     )
     if append:
-        # Many rows at once are taken by a buffer of several, one row by each.
+        # Several rows in one call need a vector buffer of tianshou, with a part for each row.
         buf = peer.PrioritizedVectorReplayBuffer(rows, lanes, alpha=ALPHA, beta=BETA)
         for _ in range(rows // append):
             buf.add(step)
     else:
         buf = peer.PrioritizedReplayBuffer(rows, alpha=ALPHA, beta=BETA)
         buf.add(step[0])
-        # Filled through its arrays: `add` of single rows would take a minute.
+        # Writes to the buffer's arrays, because `add` of single rows would take a minute.
         buf._meta.obs[:] = data["obs"][:rows]
         buf._meta.obs_next[:] = data["obs"][1:]
         buf._meta.act[:] = data["action"]
@@ -197,7 +198,7 @@ CONTENDERS: dict[str, Callable[[dict[str, Any], int, int, int], Round]] = {
 
 
 def rate_of(work: Round, batch: int, seconds: float) -> float:
-    """Return the rows per second of work repeated for some seconds."""
+    """Repeat rounds of work for some seconds; return the rows drawn per second."""
     batches, start = 0, time.perf_counter()
     while (elapsed := time.perf_counter() - start) < seconds:
         work()
@@ -211,7 +212,7 @@ Result = tuple[str, int, float]
 def learner(
     number: int, names: list[str], given: argparse.Namespace, start: Barrier, results: Queue[Result]
 ) -> None:
-    """Draw in turns from the ring that both processes have, and from one of its own."""
+    """Draw in turns from the ring that both processes share, and from the process's own ring."""
     bufs = {"one tree": bc.ReplayBuffer.attach(names[0])}
     bufs["two trees"] = bc.ReplayBuffer.attach(names[1 + number])
     works = {kind: prioritised(buf, given.rows, given.batch, number) for kind, buf in bufs.items()}
@@ -222,7 +223,7 @@ def learner(
 
 
 def two_processes(given: argparse.Namespace) -> None:
-    """Print the rows per second of two processes with one tree, and with a tree each."""
+    """Print the rows per second of two processes that share a sum tree, and with a tree each."""
     data = columns(given.rows, np.random.default_rng(0))
     context = mp.get_context("spawn")
     names = [f"priorities-{number}" for number in range(3)]

@@ -1,11 +1,11 @@
-"""Write results into the pages that show them, each file's between two marks that name it.
+"""Write the results of benchmarks into the pages that show them, between two marks.
 
 python benches/python/report.py [--check]
 
-`results: NAME` marks all figures of a file, `results: NAME/SUBJECT` those of one subject, and
-`summary: NAME` a short table. `faster: NAME` marks a table of how many times as fast as each peer
-Backcast is. With --check nothing is written: it fails if a page tells other figures than the
-results.
+The first mark names a file of results: `results: NAME` for all figures of a file,
+`results: NAME/SUBJECT` for those of one subject, and `summary: NAME` for a short table.
+`faster: NAME` is for a table of how many times as fast as each peer Backcast is. With --check the
+program writes nothing, and fails if a page shows other figures than the results.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def load(name: str) -> list[Entry]:
 
 
 def rounded(value: float) -> str:
-    """Format a figure with three digits that count."""
+    """Format a figure with three significant digits."""
     for limit, letter in ((1e6, " M"), (1e3, " k")):
         if value >= limit:
             return f"{value / limit:.3g}{letter}"
@@ -47,7 +47,7 @@ def rounded(value: float) -> str:
 
 
 def amount(value: float, unit: str) -> str:
-    """Format a figure with its unit. Times get the largest unit of which there is one."""
+    """Format a figure with its unit. A time has the largest unit in which it is at least 1."""
     if unit in SECONDS:
         value *= SECONDS[unit]
         fits = [name for name, size in SECONDS.items() if value >= size]
@@ -57,7 +57,7 @@ def amount(value: float, unit: str) -> str:
 
 
 def times(ours: float, theirs: float) -> str:
-    """Format a ratio with two digits that count."""
+    """Format a ratio with two significant digits."""
     ratio = ours / theirs
     return f"{float(f'{ratio:.2g}'):,.0f}x" if ratio >= 9.95 else f"{ratio:.2g}x"
 
@@ -94,7 +94,7 @@ def tables(entries: list[Entry]) -> Iterator[str]:
 
 
 def versions(entries: list[Entry]) -> Iterator[str]:
-    """Write a table of the versions and threads of contenders with an interpreter each."""
+    """Write a table of versions and threads, if each contender has an interpreter of its own."""
     if "contender_versions" not in entries[0]:
         return
     yield "\n| contender | versions | threads of its process |\n| --- | --- | --- |\n"
@@ -104,7 +104,7 @@ def versions(entries: list[Entry]) -> Iterator[str]:
 
 
 def plain(entries: list[Entry]) -> dict[str, Entry]:
-    """Find an entry of each contender, its variants left out."""
+    """Find an entry of each contender, without variants such as "backcast, with next_obs"."""
     return {entry["contender"]: entry for entry in entries if "," not in entry["contender"]}
 
 
@@ -126,7 +126,7 @@ def summary(name: str, entries: list[Entry]) -> Iterator[str]:
 
 
 def compared(row: Row, ours: Entry, theirs: Entry) -> list[str]:
-    """Write the cells of the other contender, and how many times as good Backcast is."""
+    """Write the cells of the other contender, and how many times as fast or small Backcast is."""
     unit, best = ours["unit"], (ours["median"], theirs["median"])
     ratio = times(*best) if unit.endswith("/s") else times(*reversed(best))
     figure = amount(theirs["median"], unit)
@@ -149,14 +149,14 @@ def pairs(entries: list[Entry]) -> Iterator[Row]:
 
 
 def machine(entries: list[Entry]) -> str:
-    """Name the processor in a word."""
+    """Name the processor's product line in a word."""
     cpu = str(entries[0]["cpu"])
     found = re.search(r"EPYC|Xeon|Ryzen|Core", cpu)
     return found[0] if found else cpu
 
 
 def medians(entries: list[Entry], of: Elsewhere) -> dict[str, float]:
-    """Find the medians of contenders of a metric in a whole run, by the peers' names."""
+    """Find the medians of a metric in a whole run, by the names that the peers' file uses."""
     found = {
         entry["contender"]: entry["median"]
         for entry in entries
@@ -229,7 +229,7 @@ def block(marks: re.Match[str]) -> str:
 
 
 def main() -> None:
-    """Compare or write."""
+    """Write the results into every page, or compare them with `--check`."""
     for path in [results.ROOT / "README.md", *sorted((results.ROOT / "docs").rglob("*.md"))]:
         page = path.read_text(encoding="utf-8")
         new = BLOCK.sub(block, page)

@@ -1,4 +1,4 @@
-"""Results as JSON lines, one per workload, metric and contender, and where they come from."""
+"""Results as JSON lines, one per workload, metric and contender, with machine and build."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 MANY: Final = 500
-"""Runs from which on a 99th percentile says something."""
+"""Least number of runs for which a 99th percentile is given."""
 ROOT = Path(__file__).resolve().parents[2]
 LATEST = ROOT / "benches" / "results" / "latest.jsonl"
 
@@ -39,7 +39,7 @@ def machine() -> dict[str, Any]:
 
 
 def commit() -> str:
-    """Name the commit, with a plus where files differ from it."""
+    """Name the commit, with a plus if tracked files differ from it."""
     git = ["git", "-C", str(ROOT)]
     described = subprocess.run(
         [*git, "describe", "--always", "--dirty=+"], capture_output=True, text=True, check=False
@@ -48,7 +48,7 @@ def commit() -> str:
 
 
 def cpu() -> str:
-    """Name the processor, from its own description."""
+    """Name the processor's model."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as lines:
             names = (line.split(":", 1)[1] for line in lines if line.startswith("model name"))
@@ -68,7 +68,7 @@ def version(name: str) -> str | None:
 def lines(
     workload: str, metric: str, unit: str, figures: Iterable[tuple[str, list[float]]], thread: str
 ) -> list[dict[str, Any]]:
-    """Make an entry per contender. Its ratio is 1 for the best of the run, 0.5 for half as good."""
+    """Make an entry per contender. The ratio of the best is 1, that of one half as good is 0.5."""
     figures = list(figures)
     larger = unit.endswith("/s")
     medians = [statistics.median(runs) for _, runs in figures]
@@ -94,7 +94,7 @@ def lines(
 def append(
     entries: Iterable[dict[str, Any]], path: Path = LATEST, command: str | None = None
 ) -> None:
-    """Add entries to the file of this run. `command`: what to say for it, if not its arguments."""
+    """Add entries to a file, by default that of this run. `command` replaces the command line."""
     where = machine()
     if command is not None:
         where["command"] = command
@@ -105,7 +105,7 @@ def append(
 
 
 def table(entries: Iterable[dict[str, Any]], to: TextIO = sys.stdout) -> None:
-    """Print entries for reading."""
+    """Print entries as tables."""
     shown = None
     for entry in entries:
         if shown != (entry["workload"], entry["metric"]):

@@ -14,7 +14,7 @@ SUBJECTS: Final = {
     "portfolios": r"(?:transitions|portfolios|panels): ",
     "market": r"rust: (?:ticks|reset|memory of an environment|steps)",
 }
-"""Pages of `docs/measurements`, and what a whole run measured for each: `workload: metric`."""
+"""Pages of `docs/measurements`, and a pattern of each `workload: metric` that a page shows."""
 
 
 def subject(workload: str, metric: str) -> str:
@@ -26,12 +26,12 @@ def subject(workload: str, metric: str) -> str:
 
 
 class Row(NamedTuple):
-    """Row of a short table: a metric, and the two contenders that it compares."""
+    """Row of a short table: a metric, and the two contenders that the row compares."""
 
     workload: str
     metric: str
     theirs: str = ""
-    """Nothing is compared where this is empty."""
+    """Other contender; if empty, nothing is compared."""
     ours: str = "backcast"
     name: str = ""
     """Name of the metric in the table, if another."""
@@ -40,7 +40,7 @@ class Row(NamedTuple):
 
 
 def in_c(row_bytes: int, rows: str) -> Row:
-    """Compare rows that are drawn by Backcast with the same draws in C."""
+    """Make a row that compares draws by Backcast with the same draws in C."""
     ring = f"{rows} rows, 1 lane"
     return Row(
         "rust",
@@ -55,7 +55,7 @@ def in_c(row_bytes: int, rows: str) -> Row:
 def rust(
     metric: str, theirs: str = "", ours: str = "backcast", name: str = "", their_name: str = ""
 ) -> Row:
-    """Name a metric of the Rust suites."""
+    """Make a row of a metric of the Rust suites."""
     return Row("rust", metric, theirs, ours, name, their_name)
 
 
@@ -164,14 +164,14 @@ WHOLE_RUN: Final = [
     ),
     Row("panels", "load a CSV of 12.2 MB", "NumPy, loadtxt"),
 ]
-"""Rows of the short table of a whole run: about a screen."""
+"""Rows of the short table of a whole run."""
 
 SHORT: Final = {"latest": WHOLE_RUN, "xeon": WHOLE_RUN}
-"""Files whose short table has chosen rows. The others' have a row for each metric."""
+"""Rows of short tables by file of results. Tables of other files have a row for each metric."""
 
 
 class Elsewhere(NamedTuple):
-    """Metric of a whole run that does what one of the peers' does, and names of its contenders."""
+    """Metric of a whole run that matches a metric of the peers, and names of its contenders."""
 
     workload: str
     metric: str
@@ -181,7 +181,7 @@ class Elsewhere(NamedTuple):
 RINGS: Final = {"NumPy ring": "NumPy ring", "cpprb": "cpprb"}
 COLUMNS: Final = {"NumPy ring": "shared columns", "cpprb": "cpprb"}
 SECOND_RUN: Final = "xeon"
-"""File of the whole run on the second machine."""
+"""Name of the file with the whole run on the second machine."""
 SECOND: Final = {
     "append 1 transition": Elsewhere(TRANSITIONS, "append 1 row", RINGS),
     "append 64, one of each environment": Elsewhere(
@@ -195,9 +195,12 @@ SECOND: Final = {
     "append 64 at a time, beside the learner": Elsewhere(SHARED, "written", COLUMNS),
     "sample 256, beside the writer": Elsewhere(SHARED, "sampled", COLUMNS),
 }
-"""Metrics of the peers that the whole run on the second machine has too."""
+"""Metrics of the peers, and the matching metrics of the whole run on the second machine."""
 REFILLED: Final = (
     "sample 256 transitions",
     Elsewhere(TRANSITIONS, "sample 256, into the same arrays", {"NumPy ring": "NumPy ring"}),
 )
-"""Draw into arrays of the caller's, which no peer but NumPy has, and the metric above it."""
+"""A metric of the peers, and the metric that the table shows below it.
+
+The second one draws into the caller's arrays, which of the peers only the NumPy ring can do.
+"""

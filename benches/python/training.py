@@ -1,10 +1,10 @@
-"""Training with Stable-Baselines3: how much of the CPU time its replay buffer takes, and ours.
+"""Training with Stable-Baselines3: share of the CPU time that its buffer takes, and Backcast's.
 
 python benches/python/training.py [ROUNDS]
 
-It needs what requirements/adapters.txt names. Each run is a whole `learn`, contenders take turns,
-and PyTorch has one thread. The time in the buffer is the time in its `add` and `sample`, with that
-of reading the clock.
+It needs the packages of requirements/adapters.txt. Each run is a whole `learn`, contenders take
+turns, and PyTorch has one thread. The time in the buffer is that of its `add` and `sample`, and
+includes reading the clock.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Vectors(gym.Env[Any, Any]):
         return self._seen[0], {}
 
     def step(self, action: object) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Show the next numbers; an episode ends after 1,000."""
+        """Return the next vector; an episode ends after 1,000 steps."""
         self._at += 1
         return self._seen[self._at], 1.0, False, self._at == 1000, {}
 
@@ -75,7 +75,7 @@ class Stacks(gym.Env[Any, Any]):
         return self._padded[:4], {}
 
     def step(self, action: object) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Show the next stack; an episode ends after 200."""
+        """Return the next stack; an episode ends after 200 steps."""
         self._at += 1
         end = self._at == 200
         return self._padded[self._at : self._at + 4], 1.0, False, end, {}
@@ -89,7 +89,7 @@ class Timed:
         self.spent = 0.0
 
     def __call__(self, *args: object, **named: object) -> object:
-        """Call, and add the time that it took."""
+        """Call the function, and add the CPU time that it took."""
         start = time.process_time()
         returned = self._call(*args, **named)
         self.spent += time.process_time() - start
@@ -103,7 +103,7 @@ CONTENDERS: dict[str, type[Any]] = {
 
 
 def sac(buffer: type[Any]) -> tuple[Any, int]:
-    """Make SAC with SB3's defaults, and say how many steps a run has."""
+    """Make SAC with SB3's defaults; return it with the number of steps of a run."""
     model = SAC(
         "MlpPolicy",
         Vectors(),
@@ -116,7 +116,7 @@ def sac(buffer: type[Any]) -> tuple[Any, int]:
 
 
 def dqn(buffer: type[Any]) -> tuple[Any, int]:
-    """Make DQN with SB3's network for images, an update each four steps."""
+    """Make DQN with SB3's network for images; return it with the number of steps of a run."""
     own = {"frames": 4} if issubclass(buffer, backcast.sb3.ReplayBuffer) else {}
     model = DQN(
         "CnnPolicy",
@@ -132,7 +132,7 @@ def dqn(buffer: type[Any]) -> tuple[Any, int]:
 
 
 def main() -> None:
-    """Measure, print, and keep what was measured."""
+    """Measure, print the results and write them to a file."""
     torch.set_num_threads(1)
     found = []
     for workload, make in (("SAC on vectors", sac), ("DQN on stacks of frames", dqn)):

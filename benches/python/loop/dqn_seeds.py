@@ -4,10 +4,10 @@ python -m loop.dqn_seeds fleet 1 2 3 4 5
 python -m loop.dqn_seeds single 1 2 3 4 5
 
 Needs torch and Gymnasium. Both ways take network, loss, environment and test from
-``examples/dqn_actors.py``. The single process has the shape of CleanRL's ``dqn.py``: a step, a row,
-and an update each fourth step, with an epsilon that falls from 1 to 0.05 over 10,000 steps. Both
-draw 32 items for each transition, begin after 1,000, and test each 1,000 updates. A result is a
-line of JSON.
+``examples/dqn_actors.py``. The single process works like CleanRL's ``dqn.py``: it appends a row at
+each step and updates at each fourth one, with an epsilon that falls from 1 to 0.05 over 10,000
+steps. Both ways draw 32 items for each transition, begin after 1,000 transitions, and test every
+1,000 updates. A result is a line of JSON.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ STEPS_AN_UPDATE, WARM_UP, FALL = 4, 1_000, 10_000
 
 
 def single(seed: int) -> tuple[int, float]:
-    """Learn in one process; return the updates and the score."""
+    """Train in one process; return the number of updates and the score."""
     learner, env, draw = dqn.Learner(seed), dqn.make_env(), np.random.default_rng(seed)
     columns = {name: kind for name, kind in dqn.COLUMNS.items() if name != "params_version"}
     buf = bc.ReplayBuffer.create(None, columns, capacity=50_000)
@@ -57,7 +57,7 @@ def single(seed: int) -> tuple[int, float]:
 
 
 def fleet(seed: int) -> tuple[int, float]:
-    """Run the example; return the updates and the score."""
+    """Run the example; return the number of updates and the score."""
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
         dqn.main(seed)

@@ -2,9 +2,10 @@
 
 python -m loop.object_store [--rounds 7] [--seconds 0.5]
 
-Needs Ray. Alone: one process puts (publishes) eight arrays, gets (pulls) them, and copies them into
-arrays of its own, as a network needs them. With an actor: another process does the second half and
-answers; Ray's actor by a call with the reference, ours by a byte through a pipe. Both take turns.
+Needs Ray. "Alone", one process puts (publishes) eight arrays, gets (pulls) them, and copies them
+into arrays of its own, as a network needs them. "Sent", another process gets and copies them, and
+answers: Ray's actor returns from a call with the reference, Backcast's sends a byte through a pipe.
+Ray and Backcast take turns.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import ray
 
 
 class Actor:
-    """An actor of Ray that takes weights into arrays of its own."""
+    """An actor of Ray that copies weights into its own arrays."""
 
     def __init__(self) -> None:
         self._mine = measured.weights(0)
@@ -37,7 +38,7 @@ class Actor:
 
 
 def rate(call: Callable[[], object], seconds: float) -> float:
-    """Return the microseconds of a call."""
+    """Return the mean microseconds of a call."""
     count, start = 0, time.perf_counter()
     while (passed := time.perf_counter() - start) < seconds or count < 5:
         call()
@@ -46,7 +47,7 @@ def rate(call: Callable[[], object], seconds: float) -> float:
 
 
 def measure(place: Path, rounds: int, seconds: float) -> dict[str, list[float]]:
-    """Time both ways, alone and with an actor, in turns."""
+    """Time Backcast and Ray, alone and with an actor, in turns."""
     given, mine = measured.weights(1), measured.weights(0)
     near, far = measured.SPAWN.Pipe()
     job = (place, "policy", far)

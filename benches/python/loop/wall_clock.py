@@ -3,12 +3,13 @@
 python -m loop.wall_clock [--rounds 7] [--seconds 5] [--png ratio.png]
 
 A step of the environment is a millisecond of CPU time; a network of 64 units chooses actions. An
-independent loop steps, appends, and learns from 32 items after every fourth step, on its own. Two
-such processes run side by side. In the fleet, two actors step and append with the newest weights,
-and a learner draws as many items for each transition, which a rate limiter holds. The count of
-steps begins when both sides are at work. The fleet's ratio is recorded ten times a second. Beside
-other programs three processes get more of two cores than two; so steps are also counted in a second
-of the CPU time that all processes of a side use.
+independent loop steps, appends, and learns from 32 items after every fourth step. Two processes
+with such a loop run side by side. In the fleet, two actors step and append with the newest weights,
+and a learner draws as many items for each transition, which a rate limiter enforces. Steps count
+once all processes have warmed up. The fleet's ratio is recorded ten times a second.
+
+On a machine of two cores that runs other programs too, three processes get a larger share than two.
+So steps are also counted per second of the CPU time that all processes of a side use.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class BusyEnv:
 
 
 class Network:
-    """Values of actions, by one hidden layer."""
+    """Network of one hidden layer that values actions."""
 
     def __init__(self, seed: int) -> None:
         draw = np.random.default_rng(seed)
@@ -83,7 +84,7 @@ class Network:
 
 
 def alone(seed: int, ready: Any, counted: Any, seconds: float) -> None:  # noqa: ANN401
-    """Act and learn in one process; report the steps of the time that is counted."""
+    """Act and learn in one process; report steps per second and CPU time, after the warm-up."""
     env, net = BusyEnv(seed), Network(seed)
     buf = bc.ReplayBuffer.create(None, COLUMNS, capacity=50_000)
     sampler, writer, obs, step = buf.sampler(seed=seed), buf.writer(), np.zeros(OBS, "f4"), 0
@@ -127,7 +128,7 @@ def act(context: bc.fleet.Context, name: str) -> None:
 
 
 def independent(seconds: float) -> tuple[float, float]:
-    """Run two loops side by side; return their steps a second, and in a second of CPU time."""
+    """Run two loops side by side; return their steps per second, and per second of CPU time."""
     ready, counted = SPAWN.Barrier(2), SPAWN.Queue()
     jobs = [SPAWN.Process(target=alone, args=(s, ready, counted, seconds)) for s in (1, 2)]
     for job in jobs:
@@ -146,7 +147,7 @@ def cpu_of(pid: int) -> float:
 
 
 def in_step(seconds: float) -> tuple[float, float, Record]:
-    """Run a fleet; return its steps a second, in a second of CPU time, and its ratio's record.
+    """Run a fleet; return its steps per second and per CPU second, and its ratio's record.
 
     An entry of the record has the time, the items that the samplers are behind (Reverb's ``diff``),
     and both ends of the error band.
@@ -225,7 +226,7 @@ def main() -> None:
         within = {"records": len(record), "inside": inside, "least": min(behind)}
         within |= {"most": max(behind), "load": os.getloadavg()[0]}
         print(json.dumps({**line, **within, "band": record[0][2:]}), flush=True)
-    # A round has its own load of the machine, so both sides of it are compared.
+    # The load of the machine differs between rounds, so ratios are computed within a round.
     for name, of in ratios.items():
         values = statistics.median(of), min(of), max(of)
         print(name, *(f"{value:.3f}" for value in values))

@@ -4,7 +4,7 @@ PYTHONPATH=benches/python python -m peers [--python NAME=PATH ...] [--rounds 7] 
 
 NAME is one of backcast, numpy, cpprb, torchrl and reverb; PATH is an interpreter that has its
 package. The first two run in this interpreter, and so does cpprb where it is installed. A peer
-without an interpreter is left out, and so is the file of results then.
+without an interpreter is left out; then no file of results is written.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NAMES: Final = {
 }
 ONE_THREAD: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 TOGETHER_S: Final = 3.0
-"""Times `--seconds` that a turn with two processes takes: their figures vary more."""
+"""Length of a turn with two processes, in multiples of `--seconds`: their figures vary more."""
 
 
 class Metric(NamedTuple):
@@ -76,12 +76,12 @@ WORKLOADS: Final[dict[str, tuple[str, list[Metric]]]] = {
 
 
 class Contender:
-    """A worker's process."""
+    """A contender in a process of its own."""
 
     def __init__(self, key: str, python: str) -> None:
-        """Start it."""
+        """Start the worker's process."""
         self.name = NAMES[key]
-        # A worker must find this package and no other version of Backcast than its interpreter's.
+        # The worker imports this package from here, and Backcast from its own interpreter alone.
         here = str(Path(__file__).resolve().parents[1])
         once = dict.fromkeys(ONE_THREAD, "1")
         self.process = subprocess.Popen(
@@ -97,7 +97,7 @@ class Contender:
         self.threads = 0
 
     def answer(self) -> dict[str, Any]:
-        """Wait for an answer."""
+        """Wait for the next answer of the worker."""
         assert self.process.stdout is not None, "it is a pipe"
         line = self.process.stdout.readline()
         if not line:
@@ -109,18 +109,18 @@ class Contender:
         return answer
 
     def ask(self, do: str, **more: object) -> dict[str, Any]:
-        """Have it do something."""
+        """Send a command to the worker, and wait for its answer."""
         assert self.process.stdin is not None, "it is a pipe"
         self.process.stdin.write(json.dumps({"do": do, **more}) + "\n")
         self.process.stdin.flush()
         return self.answer()
 
     def close(self) -> None:
-        """Close its workload."""
+        """Close the workload."""
         self.threads = max(self.threads, self.ask("close")["threads"])
 
     def end(self) -> None:
-        """End the process."""
+        """End the worker's process."""
         assert self.process.stdin is not None, "it is a pipe"
         self.process.stdin.close()
         try:
@@ -134,7 +134,7 @@ Entries = list[dict[str, Any]]
 
 
 def alone(contenders: list[Contender], options: argparse.Namespace) -> Entries:
-    """Measure what one process does."""
+    """Measure the workloads of one process."""
     entries: Entries = []
     for workload, (title, metrics) in WORKLOADS.items():
         can = {of.name: of.ask("open", workload=workload)["can"] for of in contenders}
@@ -157,7 +157,7 @@ def rates(
     turns: list[tuple[Contender, Metric]],
     options: argparse.Namespace,
 ) -> Entries:
-    """Measure one metric: all take turns in each round."""
+    """Measure one metric; contenders take turns in each round."""
     calls = [
         (of, metric, of.ask("calibrate", method=metric.method, seconds=options.seconds)["repeats"])
         for of, metric in turns
@@ -171,7 +171,7 @@ def rates(
 
 
 def together(contenders: list[Contender], options: argparse.Namespace) -> Entries:
-    """Measure a writer and a learner at once."""
+    """Measure a writer process and a learner process that share a buffer."""
     have = [of for of in contenders if of.ask("open", workload="Shared")["can"]]
     turns: dict[str, Entries] = {of.name: [] for of in have}
     for _ in range(options.rounds):
@@ -192,7 +192,7 @@ def together(contenders: list[Contender], options: argparse.Namespace) -> Entrie
 
 
 def show(entries: Entries) -> Entries:
-    """Print entries and hand them on."""
+    """Print entries and return them."""
     results.table(entries)
     sys.stdout.flush()
     return entries
@@ -209,13 +209,13 @@ def interpreters(given: list[str], parser: argparse.ArgumentParser) -> dict[str,
             parser.error(f"--python is {text}; give NAME=PATH, NAME one of {', '.join(MODULES)}")
         if not os.access(path, os.X_OK):
             parser.error(f"--python names {path}, which is no program; give an interpreter")
-        # A virtual environment is found by the link's own place, so that links are not resolved.
+        # Links are not resolved, because an interpreter finds its virtual environment by the link.
         pythons[name] = os.path.abspath(path)
     return {name: pythons[name] for name in MODULES if name in pythons}
 
 
 def command() -> str:
-    """Repeat the command line without the places of interpreters."""
+    """Return the command line without the paths of interpreters."""
     given = (re.sub("=.*/.*", "=PATH", argument) for argument in sys.argv[1:])
     return " ".join(["python -m peers", *given])
 

@@ -36,7 +36,7 @@ def unused_name(of: str) -> str:
 
 
 class Transitions:
-    """A ring of `MANY` lanes for a vector environment, and rings of a single lane for one."""
+    """A ring of `MANY` lanes for a vector environment, and rings of one lane for a single one."""
 
     def __init__(self, steps: list[Transition]) -> None:
         """Fill all rings, so that every page is there when they are timed."""
@@ -75,7 +75,7 @@ class Transitions:
             )
 
     def append_without_next(self, rows: list[Row]) -> None:
-        """Store transitions one by one; only the last of an episode says what it led to."""
+        """Store transitions one by one; only the last of an episode has its next observation."""
         append = self.without_next.writer.append
         for obs, action, reward, next_obs, done in rows:
             append(
@@ -88,7 +88,7 @@ class Transitions:
             )
 
     def append_many(self, step: Transition) -> None:
-        """Store a step of every environment, as `collect` does."""
+        """Store a step of every environment without next_obs."""
         self.writers.append(
             obs=step.obs,
             action=step.action,
@@ -129,7 +129,7 @@ class OneLane:
     """A ring of one lane, and its writer."""
 
     def __init__(self, mode: AutoresetMode, steps: Transition) -> None:
-        """Fill it with these steps, over and over."""
+        """Fill the ring with these steps, repeatedly."""
         self.buf = bc.ReplayBuffer.create(unused_name("one"), SCHEMA, capacity=CAPACITY // 4)
         self.writer = self.buf.writer(autoreset_mode=mode)
         quiet = np.zeros(len(steps.reward), bool)
@@ -232,7 +232,7 @@ class SharedWriter:
         )
 
     def close(self) -> None:
-        """Let go of the ring."""
+        """Close the writer and the ring."""
         self.writer.close()
         self.buf.close()
 
@@ -243,7 +243,7 @@ class Shared:
     writer = SharedWriter
 
     def __init__(self) -> None:
-        """Make it."""
+        """Create the ring."""
         self.handle = unused_name("shared")
         self.buf = bc.ReplayBuffer.create(self.handle, SCHEMA, capacity=SHARED, lanes=MANY)
         self.sampler = self.buf.sampler(seed=0)

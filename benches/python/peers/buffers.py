@@ -1,4 +1,4 @@
-"""Protocols of a contender's classes. A contender lacks the class of what it cannot do."""
+"""Protocols of a contender's classes. A contender has no class for a workload that it cannot do."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Frames(Drawn, Protocol):
         """Store frames until the buffer is full."""
 
     def pairs(self, batch: Any) -> tuple[Array, Array]:  # noqa: ANN401
-        """Take both out of a batch, frames on the second axis, to check them."""
+        """Take stacks and next stacks out of a batch, frames on the second axis, to check them."""
 
 
 class Windows(Drawn, Protocol):
@@ -62,7 +62,7 @@ class SharedWriter(Protocol):
         """Store a step of `MANY` environments."""
 
     def close(self) -> None:
-        """Let go of the buffer."""
+        """Release the buffer."""
 
 
 class Shared(Protocol):

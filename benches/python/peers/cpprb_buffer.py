@@ -53,7 +53,7 @@ class Transitions:
 
 
 class Frames:
-    """A `ReplayBuffer` that is given whole stacks and stores the frames that are new in them."""
+    """A `ReplayBuffer` that takes whole stacks and stores only their new frames."""
 
     def __init__(self) -> None:
         """Fill it, stack by stack."""
@@ -94,7 +94,7 @@ class SharedWriter:
     """The buffer in the writer's process."""
 
     def __init__(self, buffer: Any) -> None:  # noqa: ANN401 - cpprb has no types
-        """Take the buffer as it arrives."""
+        """Keep the buffer that the learner's process handed over."""
         self.buffer = buffer
 
     def append_many(self, step: Transition) -> None:
@@ -102,7 +102,7 @@ class SharedWriter:
         self.buffer.add(**step._asdict())
 
     def close(self) -> None:
-        """Let go of the buffer."""
+        """Release the buffer."""
         del self.buffer
 
 
@@ -112,7 +112,7 @@ class Shared:
     writer = SharedWriter
 
     def __init__(self) -> None:
-        """Make it."""
+        """Make the buffer."""
         context = multiprocessing.get_context("spawn")
         self.handle: Any = cpprb.MPReplayBuffer(
             SHARED, columns(), ctx=context, backend="SharedMemory"

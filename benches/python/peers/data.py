@@ -32,9 +32,9 @@ Row = tuple[Any, Any, Any, Any, Any]
 
 FRAMES: Final = 20_000
 SHARED: Final = 65_536
-"""Rows of a buffer that two processes use at once."""
+"""Rows of a buffer that two processes share."""
 FEWER: Final = 100_000
-"""Rows of a contender that takes several kilobytes for each."""
+"""Rows of a contender that needs several kilobytes for each."""
 WINDOW: Final = HISTORY + FUTURE
 COLUMNS: Final[dict[str, tuple[tuple[int, ...], type]]] = {
     "obs": ((OBS,), np.float32),
@@ -52,7 +52,7 @@ def several() -> list[Transition]:
 
 
 def singles() -> list[list[Row]]:
-    """Make lists of `BATCH` transitions of one environment, the last of which ends an episode."""
+    """Make lists of `BATCH` transitions of one environment; the very last one ends an episode."""
     steps: list[Row] = [
         (step.obs, step.action, step.reward, step.next_obs, step.done)
         for step in transitions(16 * BATCH)
@@ -97,7 +97,7 @@ def check_stacks(stacks: Array, after: Array) -> None:
         assert of.shape == (BATCH, STACK, *SHAPE), of.shape
         assert of.dtype == np.uint8, of.dtype
     before, then = numbers(stacks).astype(int), numbers(after).astype(int)
-    # An episode may begin with its first frame several times.
+    # The first stacks of an episode may repeat its first frame.
     assert (np.diff(before, axis=1) <= 1).all(), "frames of a stack do not follow one another"
     assert (before[:, 1:] == then[:, :-1]).all(), "the next stack is not one step later"
     assert len(np.unique(before[:, -1])) > BATCH // 2, "stacks are not drawn at random"

@@ -130,7 +130,7 @@ class SharedColumns:
     """Columns in shared memory and a cursor stored after the rows: no lock and no check."""
 
     def __init__(self, name: str | None) -> None:
-        """Map the memory of that name, or make some."""
+        """Map the memory of this name, or create memory if there is no name."""
         # The cursor has a cache line of its own, and each column begins on one.
         sizes = [SHARED * np.dtype(kind).itemsize for _, kind in COLUMNS.values()]
         widths = [int(np.prod(shape, dtype=np.int64)) for shape, _ in COLUMNS.values()]
@@ -164,7 +164,7 @@ class Shared:
     writer = SharedColumns
 
     def __init__(self) -> None:
-        """Make them."""
+        """Create the columns."""
         self.shared = SharedColumns(None)
         self.handle: Any = self.shared.memory.name
         self.draws = np.random.default_rng(0)

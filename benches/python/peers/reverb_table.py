@@ -39,7 +39,7 @@ TRANSITION: Final = {
 
 
 def newest(step: Any) -> dict[str, Any]:  # noqa: ANN401 - Reverb has no types
-    """Make an item of each step."""
+    """Select the newest step as an item."""
     return {name: step[name][-1] for name in TRANSITION}
 
 
@@ -56,7 +56,7 @@ def table(rows: int, signature: Signature) -> Any:  # noqa: ANN401
 
 
 def batches(port: int) -> Any:  # noqa: ANN401
-    """Draw batches of NumPy arrays, some of them ahead."""
+    """Return an iterator over batches of NumPy arrays, which draws `AHEAD` of them ahead."""
     items = reverb.TrajectoryDataset.from_table_signature(
         f"localhost:{port}", "replay", max_in_flight_samples_per_worker=2 * BATCH
     )
@@ -83,12 +83,12 @@ class StepWriter:
             self.writer.flush(block_until_num_items=FLUSH)
 
     def end_episode(self) -> None:
-        """End all items here."""
+        """End the episode, so that no item reaches beyond it."""
         self.writer.end_episode()
 
 
 class Transitions:
-    """An item per transition; a server in this process, which sampling reaches without a socket."""
+    """An item per transition; sampling reaches the server, in this process, without a socket."""
 
     def __init__(self, steps: list[Transition]) -> None:
         """Fill it."""
@@ -161,7 +161,7 @@ class Frames:
 
 
 def stacks(step: Any) -> dict[str, Any]:  # noqa: ANN401
-    """Make an item of the last `STACK` + 1 frames."""
+    """Select the last `STACK` + 1 frames as an item."""
     steps = {name: step[name][-2] for name in ("action", "reward", "done")}
     return {"frame": step["frame"][-(STACK + 1) :], **steps}
 
@@ -200,7 +200,7 @@ class Windows:
 
 
 def serve(to: Connection) -> None:
-    """Run a server in a process of its own, until it is ended."""
+    """Run a server until its process is ended."""
     server = reverb.Server([table(SHARED, TRANSITION)])
     to.send(server.port)
     server.wait()

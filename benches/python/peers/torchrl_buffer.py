@@ -33,7 +33,7 @@ torch.set_num_threads(1)
 
 
 def of_row(row: Row) -> Any:  # noqa: ANN401 - TorchRL is not there when types are checked
-    """Make one transition. A caller whose environment speaks NumPy pays for it, so it is timed."""
+    """Make one transition. This is timed, because callers have to convert arrays of NumPy."""
     obs, action, reward, next_obs, done = row
     after = {
         "observation": torch.from_numpy(next_obs),
@@ -72,7 +72,10 @@ def ends() -> Any:  # noqa: ANN401
 
 
 def slices(storage: Any, length: int) -> Any:  # noqa: ANN401
-    """Draw runs of steps of one episode. Ends are looked up once, as no row changes later."""
+    """Make a buffer that draws consecutive steps of one episode.
+
+    The sampler caches the ends of episodes, because no row changes later.
+    """
     sampler = SliceSampler(
         slice_len=length, end_key=("next", "done"), cache_values=True, strict_length=True
     )
@@ -170,7 +173,7 @@ class SharedWriter:
     """The buffer in the writer's process."""
 
     def __init__(self, buffer: Any) -> None:  # noqa: ANN401
-        """Take the buffer as it arrives."""
+        """Keep the buffer that the learner's process handed over."""
         self.buffer = buffer
 
     def append_many(self, step: Transition) -> None:
@@ -178,7 +181,7 @@ class SharedWriter:
         self.buffer.extend(of_step(step))
 
     def close(self) -> None:
-        """Let go of the buffer."""
+        """Release the buffer."""
         del self.buffer
 
 
@@ -188,7 +191,7 @@ class Shared:
     writer = SharedWriter
 
     def __init__(self) -> None:
-        """Make it. It can only be handed over once something is stored."""
+        """Make the buffer. It can be handed over only once something is stored."""
         self.folder = tempfile.mkdtemp(prefix="bench-peers-", dir="/dev/shm")
         storage = LazyMemmapStorage(SHARED, scratch_dir=self.folder, existsok=True)
         self.handle = TensorDictReplayBuffer(storage=storage, batch_size=BATCH, shared=True)

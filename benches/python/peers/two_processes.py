@@ -1,4 +1,4 @@
-"""A writer process beside the learner, which stops while other contenders have their turn."""
+"""A writer process beside the learner; the writer pauses while other contenders have their turn."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def write(
     told: Synchronized[int],
     idle: Synchronized[bool],
 ) -> None:
-    """Store steps until stopped: the writer's process."""
+    """Store steps until told to stop; runs in the writer's process."""
     buffer: SharedWriter = import_module(module).Shared.writer(handle)
     for step in itertools.cycle(several()):
         while told.value == PAUSED:
@@ -73,20 +73,20 @@ class TwoProcesses:
         self.pause()
 
     def wait_until_written(self, rows: int) -> None:
-        """Wait for the writer."""
+        """Wait until the writer has stored this many rows."""
         end = time.monotonic() + PATIENCE_S
         while self.written.value < rows:
             self.check_writer(end)
 
     def pause(self) -> None:
-        """Stop the writer and wait until it rests."""
+        """Pause the writer and wait until it is idle."""
         self.told.value = PAUSED
         end = time.monotonic() + PATIENCE_S
         while not self.idle.value:
             self.check_writer(end)
 
     def check_writer(self, end: float) -> None:
-        """Nap. Fail if the writer died, or has not done its work by `end`."""
+        """Sleep for a moment. Fail if the writer died, or the time `end` has passed."""
         if not self.process.is_alive():
             raise RuntimeError(f"the writer's process ended with {self.process.exitcode}")
         if time.monotonic() > end:

@@ -3,12 +3,12 @@
 `python -m peers.worker MODULE` first prints the versions of its packages. Then it answers each line
 of standard input with one of standard output:
 
-| it is told | it answers |
+| command | answer |
 | --- | --- |
 | `{"do": "open", "workload": NAME}` | `{"can": [METHOD, ...]}`, none if it has no such buffer |
 | `{"do": "calibrate", "method": METHOD, "seconds": S}` | `{"repeats": N}`, calls in S seconds |
 | `{"do": "round", "method": METHOD, "repeats": N}` | `{"seconds": S}` |
-| `{"do": "together", "seconds": S}` | `{"written": ROWS, "drawn": ROWS, "torn": ROWS}` |
+| `{"do": "together", "seconds": S}` | `{"written": ROWS/S, "drawn": ROWS/S, "torn": ROWS}` |
 | `{"do": "close"}` | `{"threads": N}`, the most that the process had |
 
 A failure is answered with `{"error": TEXT}`, after which the process ends.
@@ -49,7 +49,7 @@ class Worker:
         self.threads = 0
 
     def hello(self) -> Answer:
-        """Say which versions are measured."""
+        """Return the versions that are measured."""
         packages = {name: metadata.version(name) for name in self.module.PACKAGES}
         return {"versions": {**packages, "python": platform.python_version()}}
 
@@ -86,7 +86,7 @@ class Worker:
         return {"repeats": repeats_of(self.calls[method], seconds)}
 
     def round(self, method: str, repeats: int) -> Answer:
-        """Time calls."""
+        """Time a number of calls."""
         call = self.calls[method]
         times = range(repeats)
         start = time.perf_counter()
@@ -103,7 +103,7 @@ class Worker:
         return dict(turn._asdict())
 
     def close(self) -> Answer:
-        """Give the memory of the workload back."""
+        """Free the memory of the workload."""
         if self.buffer is not None:
             self.calls = {}
             self.buffer.close()
@@ -124,7 +124,7 @@ def threads() -> int:
 
 def main() -> None:
     """Answer until standard input ends."""
-    # Libraries print as they please: their lines go to standard error.
+    # Lines that libraries print go to standard error, so that standard output has answers alone.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     try:
@@ -140,7 +140,7 @@ def main() -> None:
     finally:
         answers.flush()
         sys.stderr.flush()
-    # Nothing is open any more, and threads of TensorFlow do not always end.
+    # Ends at once, because threads of TensorFlow do not always end. No file is open any more.
     os._exit(0)
 
 

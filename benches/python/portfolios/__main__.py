@@ -21,7 +21,7 @@ Metric = tuple[str, int, dict[str, Callable[[], object]]]
 
 
 def workloads() -> Iterator[Metric]:
-    """Metric, environments per call, and a call for each contender."""
+    """Yield each metric, its environments per call, and a call for each contender."""
     columns = prices()
     market = panel(columns)
     macro = {"macro_tickers": MACROS}

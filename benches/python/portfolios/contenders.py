@@ -14,18 +14,18 @@ from numpy.typing import NDArray
 from .market import MACROS, TICKERS, Columns
 
 HMAX, FEE, CASH = 15, 0.01, 1e6
-"""Cash enough for a portfolio to trade on every day of an episode."""
+"""Largest order, fee, and cash that is enough to trade on every day of an episode."""
 SETTINGS: dict[str, Any] = {"initial_amount": CASH, "failure_threshold": 0.0, "hmax": HMAX}
 
 
 def actions(n: int) -> Iterator[NDArray[np.float32]]:
-    """Repeat drawn actions for ever."""
+    """Repeat 64 drawn actions without end."""
     draw = np.random.default_rng(3)
     return itertools.cycle(list(draw.uniform(-1, 1, (64, n, TICKERS)).astype(np.float32)))
 
 
 class Backcast:
-    """The vector environment."""
+    """Backcast's vector environment."""
 
     name = "backcast"
 
@@ -40,7 +40,7 @@ class Backcast:
         return rewards
 
     def check(self) -> None:
-        """Assert that a step does what it is measured for."""
+        """Assert that a step moves days on, trades and shifts the history."""
         before = {key: np.array(value) for key, value in self.seen.items()}
         self.step()
         moved = self.seen["day"] == before["day"] + 1
@@ -52,7 +52,7 @@ class Backcast:
 
 
 class BackcastSingle:
-    """The single environment, which is reset where it ends."""
+    """Backcast's single environment, which is reset in the step that ends an episode."""
 
     name = "backcast"
 
@@ -97,7 +97,7 @@ class NumPy:
         self.cash += (sold * close).sum(1) * (1 - FEE)
         bought = np.maximum(wanted, 0)
         cost = bought * close * (1 + FEE)
-        # Cheaper than one order after the other: what does not fit is cut from the last tickers.
+        # No loop over orders, for speed: purchases beyond the cash are dropped, last tickers first.
         fits = np.cumsum(cost, axis=1) <= self.cash[:, None]
         bought, cost = bought * fits, cost * fits
         self.cash -= cost.sum(1)
@@ -122,13 +122,13 @@ class NumPy:
             "indicators": self.shown[self.day - 1],
         }
         if self.history:
-            # Fresh, with the axes in the order that views of it would not have.
+            # A copy gives the axes the order of Backcast's history: tickers, days, columns.
             obs["history"] = self.windows[self.day - self.history].swapaxes(2, 3).copy()
         return obs, np.log(after / value)
 
 
 class Memcpy:
-    """Fresh arrays of the size that a step shows, copied from others."""
+    """Copies arrays of the size of a step's observation into fresh ones."""
 
     name = "memcpy"
 
@@ -142,7 +142,7 @@ class Memcpy:
 
 
 class MemcpyNewest:
-    """The newest day of every history into an arena, and the other arrays into reused ones."""
+    """Copies the newest day of every history into an arena, and other arrays into reused ones."""
 
     name = "memcpy"
 

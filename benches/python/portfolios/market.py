@@ -1,4 +1,4 @@
-"""A made-up market of the size that the figures speak of: causal indicators, one common factor."""
+"""A made-up market: 2,500 days of 33 tickers with one common factor, and causal indicators."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def write(path: Path, columns: Columns) -> None:
 
 
 def panel(columns: Columns) -> bc.Panel:
-    """Load the market as users do, from a file."""
+    """Load the market from a CSV file, as users do."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "market.csv")
         write(path, columns)

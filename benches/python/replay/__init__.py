@@ -1,1 +1,1 @@
-"""Replay buffers against each other: `python -m replay`, with `benches/python` on the path."""
+"""Replay buffers compared in one process: `python -m replay`, with `benches/python` on the path."""

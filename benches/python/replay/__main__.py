@@ -1,4 +1,4 @@
-"""Measure replay buffers against each other, in one process.
+"""Measure Backcast and other replay buffers, in one process.
 
 PYTHONPATH=benches/python python -m replay [--rounds 7] [--seconds 0.2] [--only TEXT] [--thread]
 """
@@ -20,11 +20,12 @@ from .workloads import BATCH, CAPACITY, EPISODE, FRAMES, MANY, Frame, observatio
 
 
 def transitions_of_w1() -> Iterator[tuple[str, int, dict[str, Callable[[], object]]]]:
-    """Metric, units per call, and a call for each contender that has it."""
-    # The steps are stored repeatedly, so an episode ends with the last of them.
+    """Yield each metric, its units per call, and a call for each contender that has it."""
+    # The list is stored repeatedly: an episode is the list twice, and ends with its last step.
     many = transitions(EPISODE // 2, (MANY,))
     singles = [tuple(step) for step in transitions(4_096)]
-    # In loops of the contenders' own, as in a program: a call of ours costs as much as an append.
+    # A contender loops over a list of rows: a call from here for each row would cost as much as an
+    # append.
     single = itertools.cycle([singles[i : i + BATCH] for i in range(0, len(singles), BATCH)])
     several = itertools.cycle(many)
     classes: list[Any] = [contenders.Backcast, contenders.NumPy]
@@ -55,7 +56,7 @@ def fed(store: Callable[[Any], object], steps: Iterator[Any]) -> Callable[[], ob
 
 
 def windows_of_w3() -> Iterator[tuple[str, int, dict[str, Callable[[], object]]]]:
-    """Metric, units per call and calls, for windows."""
+    """Yield each metric, its units per call and its calls, for windows."""
     obs = observations(0, CAPACITY)
     buffers: list[Any] = [contenders.BackcastWindows(obs), contenders.NumPyWindows(obs)]
     for metric, method in [("fresh arrays", "sample"), ("into the same arrays", "sample_again")]:
@@ -65,7 +66,7 @@ def windows_of_w3() -> Iterator[tuple[str, int, dict[str, Callable[[], object]]]
 
 
 def frames_of_w2() -> Iterator[tuple[str, int, dict[str, Callable[[], object]]]]:
-    """Metric, units per call and calls, for stacks of frames."""
+    """Yield each metric, its units per call and its calls, for stacks of frames."""
     classes: list[Any] = [frames.Backcast, frames.NumPy]
     if results.version("cpprb"):
         classes.append(frames.Cpprb)
@@ -86,7 +87,7 @@ def frames_of_w2() -> Iterator[tuple[str, int, dict[str, Callable[[], object]]]]
 
 
 def windows_of_w4() -> Iterator[tuple[str, int, dict[str, Callable[[], object]]]]:
-    """Metric, units per call and calls, for a recurrent agent."""
+    """Yield each metric, its units per call and its calls, for a recurrent agent."""
     ours = recurrent.Backcast()
     copies = recurrent.Memcpy(ours)
     for metric, call in [
@@ -106,7 +107,7 @@ def appended(buffer: Any, some: list[Frame]) -> None:  # noqa: ANN401 - a conten
 
 
 def measure(options: argparse.Namespace) -> None:
-    """Run, print and keep."""
+    """Measure the chosen workloads, print the results and add them to the file of this run."""
     workloads = {
         "w1 transitions": transitions_of_w1,
         "w2 stacks of frames": frames_of_w2,

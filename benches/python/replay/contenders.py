@@ -1,7 +1,6 @@
-"""The buffers that are measured, each behind the same few methods.
+"""The measured buffers, each with the same few methods.
 
-A method that a contender lacks is not measured. What a call returns is a whole batch of arrays,
-ready when it returns.
+A method that a contender lacks is not measured. A draw returns a complete batch of arrays.
 """
 
 from __future__ import annotations
@@ -27,17 +26,17 @@ from .workloads import (
 
 Batch = Mapping[str, Any]
 Row = tuple[Any, Any, Any, Any, Any]
-"""A transition, in the order of `Transition`; a plain tuple, which is taken apart at once."""
+"""A transition, in the order of `Transition`; a plain tuple, which unpacks faster."""
 
 
 class Backcast:
-    """A named ring in shared memory; one lane, and for large appends `MANY` lanes."""
+    """Named rings in shared memory: one of one lane, and one of `MANY` lanes."""
 
     name = "backcast"
     schema: Final = {"obs": ("f4", (OBS,)), "action": ("f4", (ACTION,)), "reward": "f4"}
 
     def __init__(self, steps: list[Transition]) -> None:
-        """Fill a ring of `MANY` lanes and one of a single lane: no page is new when it is timed."""
+        """Fill a ring of `MANY` lanes and one of one lane, so that no page is new when timed."""
         self.one = bc.ReplayBuffer.create(
             "bench-w1-one", self.schema, capacity=CAPACITY // 4, exist="replace"
         )
@@ -74,7 +73,7 @@ class Backcast:
         return None
 
     def append_with_next(self, steps: list[Row]) -> object:
-        """Store transitions one by one, and say what each led to: 336 bytes, compared and kept."""
+        """Store transitions one by one with next_obs: 336 bytes, which the writer compares."""
         append = self.writer.append
         for obs, action, reward, next_obs, done in steps:
             append(
@@ -112,7 +111,7 @@ class Backcast:
         return self.sampler.sample(BATCH)
 
     def sample_again(self) -> Batch:
-        """Draw into the arrays of the batch before."""
+        """Draw into the arrays of the previous batch."""
         return self.sampler.sample(BATCH, out=self.out)
 
     def close(self) -> None:
@@ -127,7 +126,7 @@ class NumPy:
     name = "NumPy ring"
 
     def __init__(self, steps: list[Transition]) -> None:
-        """Fill all rows, so that every page is there."""
+        """Fill all rows, so that no page is new when it is timed."""
         flat = [np.concatenate([column] * (CAPACITY // len(column))) for column in stacked(steps)]
         names = Transition._fields
         self.columns = {
@@ -168,7 +167,7 @@ class NumPy:
         return {name: column[index] for name, column in self.columns.items()}
 
     def sample_again(self) -> Batch:
-        """Draw into the arrays of the batch before."""
+        """Draw into the arrays of the previous batch."""
         index = self.draws.integers(0, CAPACITY, BATCH)
         for name, column in self.columns.items():
             np.take(column, index, axis=0, out=self.out[name], mode="clip")
@@ -223,12 +222,12 @@ class Cpprb:
 
 
 def stacked(steps: list[Transition]) -> list[np.ndarray]:
-    """Columns of all environments' steps, one row after the other."""
+    """Return the columns of all environments' steps, concatenated."""
     return [np.concatenate(column) for column in zip(*steps, strict=True)]
 
 
 class BackcastWindows:
-    """w3 in a named ring of one lane."""
+    """Observations of w3 in a named ring of one lane."""
 
     name = "backcast"
 
@@ -250,7 +249,7 @@ class BackcastWindows:
         return self.sampler.sample(BATCH)
 
     def sample_again(self) -> object:
-        """Draw into the arrays of the batch before."""
+        """Draw into the arrays of the previous batch."""
         return self.sampler.sample(BATCH, out=self.out)
 
     def close(self) -> None:
@@ -259,7 +258,7 @@ class BackcastWindows:
 
 
 class NumPyWindows:
-    """w3 in one array; the window's rows by fancy indexing, or by `np.take` into `out`."""
+    """Observations of w3 in one array; gathers windows by fancy indexing or `np.take`."""
 
     name = "NumPy ring"
 
@@ -271,7 +270,7 @@ class NumPyWindows:
         self.out = np.empty((BATCH, HISTORY + FUTURE, STEP_OBS), np.float32)
 
     def starts(self) -> np.ndarray:
-        """First rows of windows that lie whole in an episode."""
+        """Draw first rows of windows that lie within an episode."""
         episode = self.draws.integers(0, len(self.obs) // EPISODE, BATCH) * EPISODE
         return episode + self.draws.integers(0, EPISODE - HISTORY - FUTURE + 1, BATCH)
 
@@ -280,7 +279,7 @@ class NumPyWindows:
         return self.obs[self.starts()[:, None] + self.steps]
 
     def sample_again(self) -> object:
-        """Draw into the arrays of the batch before."""
+        """Draw into the arrays of the previous batch."""
         index = self.starts()[:, None] + self.steps
         return np.take(self.obs, index, axis=0, out=self.out, mode="clip")
 

@@ -1,9 +1,8 @@
 """w2: stacks of frames and the stack after each, and the buffers that they are drawn from.
 
-Every contender stores a frame once. Backcast and NumPy are given one frame a step; cpprb is given
-the whole stack, of which it stores what is new (`stack_compress`), so that whoever steps also
-stacks. What a call returns is a batch of arrays: stacks, the stacks after them, actions, rewards
-and ends.
+Every contender stores a frame once. Backcast and NumPy get one frame a step. cpprb gets the whole
+stack, which its caller makes, and stores the new frame of it (`stack_compress`). A draw returns a
+batch of arrays: stacks, the stacks after them, actions, rewards and ends.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ Batch = Mapping[str, Any]
 
 
 class Backcast:
-    """A named ring of one lane, and windows of four."""
+    """A named ring of one lane, drawn as windows of four frames."""
 
     name = "backcast"
 
@@ -46,7 +45,7 @@ class Backcast:
         )
 
     def filled(self) -> None:
-        """Get ready to be drawn from."""
+        """Make the sampler, once the ring is full."""
         self.sampler = self.buf.sampler(seed=0, history=STACK, boundary="reject")
         self.out = self.sampler.sample(BATCH)
 
@@ -55,15 +54,15 @@ class Backcast:
         return self.sampler.sample(BATCH)
 
     def sample_again(self) -> Batch:
-        """Draw into the arrays of the batch before."""
+        """Draw into the arrays of the previous batch."""
         return self.sampler.sample(BATCH, out=self.out)
 
     def check(self) -> None:
-        """Look whether stacks are what they should be."""
+        """Assert that the frames of drawn stacks follow one another."""
         batch = self.sample()
         stacks, after = numbers(batch["obs"]), numbers(batch["next_obs"])
         assert (np.diff(stacks, axis=1) == 1).all(), "frames of a stack follow one another"
-        # The frame after an end repeats the last one.
+        # The newest frame of `after` is not checked: at an end it repeats the one before.
         assert (after[:, :-1] == stacks[:, 1:]).all(), (
             "a stack's frames but the first are in the next"
         )
@@ -75,12 +74,12 @@ class Backcast:
 
 
 class NumPy:
-    """A hand-written buffer: private columns, a cursor, windows by the numbers of their rows."""
+    """A hand-written buffer: private columns, a cursor, and windows by fancy indexing."""
 
     name = "NumPy ring"
 
     def __init__(self) -> None:
-        """Make it; pages that are new when they are first written are part of the filling."""
+        """Allocate the columns. Filling them touches every page before anything is timed."""
         self.columns: dict[str, npt.NDArray[Any]] = {
             "obs": np.empty((FRAMES, *SHAPE), np.uint8),
             "action": np.empty(FRAMES, np.int32),
@@ -102,7 +101,7 @@ class NumPy:
         return None
 
     def filled(self) -> None:
-        """Get ready to be drawn from."""
+        """Allocate the arrays of `sample_again`."""
         self.frames = np.empty((BATCH, STACK + 1, *SHAPE), np.uint8)
         self.steps_out = {
             name: np.empty((BATCH, STACK), self.columns[name].dtype)
@@ -110,7 +109,7 @@ class NumPy:
         }
 
     def first(self) -> npt.NDArray[np.int64]:
-        """Draw first rows of windows that lie whole in an episode."""
+        """Draw first rows of windows that lie within an episode."""
         episode = self.draws.integers(0, FRAMES // EPISODE, BATCH) * EPISODE
         return episode + self.draws.integers(0, EPISODE - STACK, BATCH)
 
@@ -122,7 +121,7 @@ class NumPy:
         return {"obs": both[:, :-1], "next_obs": both[:, 1:], **steps}
 
     def sample_again(self) -> Batch:
-        """Draw into the arrays of the batch before."""
+        """Draw into the arrays of the previous batch."""
         index = self.first()[:, None] + self.window
         np.take(self.columns["obs"], index, axis=0, out=self.frames, mode="clip")
         for name, out in self.steps_out.items():
@@ -130,7 +129,7 @@ class NumPy:
         return {"obs": self.frames[:, :-1], "next_obs": self.frames[:, 1:], **self.steps_out}
 
     def check(self) -> None:
-        """Look whether stacks are what they should be."""
+        """Assert that the frames of drawn stacks follow one another."""
         batch = self.sample()
         assert (np.diff(numbers(batch["obs"]), axis=1) == 1).all(), "frames follow one another"
 
@@ -159,7 +158,7 @@ class Cpprb:
         self.steps = 0
 
     def append(self, frame: Frame) -> object:
-        """Store a step: the stack before it and the one after."""
+        """Store a step with the stacks before and after it."""
         stack, step = self.stack, self.steps % EPISODE
         self.steps += 1
         if step == 0:
@@ -175,7 +174,7 @@ class Cpprb:
         return None
 
     def filled(self) -> None:
-        """Get ready to be drawn from."""
+        """Do nothing; the buffer needs no preparation."""
 
     def sample(self) -> Batch:
         """Draw `BATCH` stacks into arrays that are the caller's to keep."""
@@ -183,7 +182,7 @@ class Cpprb:
         return batch
 
     def check(self) -> None:
-        """Look whether stacks are what they should be."""
+        """Assert that the frames of drawn stacks follow one another."""
         stacks = np.moveaxis(np.asarray(self.sample()["obs"]), -1, 1)
         # An episode begins with its first frame four times.
         assert (np.diff(numbers(stacks).astype(int), axis=1) <= 1).all(), (

@@ -24,7 +24,7 @@ LENGTH: Final = 80
 WINDOWS: Final = 64
 """Windows of a batch."""
 DRAWS: Final = 64
-"""Batches whose places are copied in turn."""
+"""Batches whose windows `Memcpy` copies in turn."""
 
 COPY: Final = """
 #include <stddef.h>
@@ -70,7 +70,7 @@ class Backcast:
         return self.sampler.sample(WINDOWS)
 
     def sample_again(self) -> object:
-        """Draw into the arrays of the batch before."""
+        """Draw into the arrays of the previous batch."""
         return self.sampler.sample(WINDOWS, out=self.out)
 
     def close(self) -> None:
@@ -84,7 +84,7 @@ class Memcpy:
     name = "memcpy of the same bytes"
 
     def __init__(self, of: Backcast) -> None:
-        """Copy the ring's rows to private memory, and take the places of its draws over."""
+        """Copy the ring's rows to private memory, and note the rows of `DRAWS` batches."""
         first, head = of.buf.lane_span(0)
         rows = of.buf.rows(0, first, head - first)
         self.obs: NDArray[Any] = rows["obs"]
@@ -96,7 +96,7 @@ class Memcpy:
         self.lasts = itertools.cycle(lasts)
 
     def check(self, batch: bc.Batch, last: NDArray[np.int64]) -> None:
-        """Assert that it copies what the sampler returned."""
+        """Assert that the copy is equal to the sampler's batch."""
         self.run(last)
         windows = self.out[:, : (LENGTH + 1) * WIDTH].reshape(WINDOWS, LENGTH + 1, WIDTH)
         np.testing.assert_array_equal(windows[:, :-1], batch["obs"])
@@ -121,7 +121,7 @@ _LOOP: list[Any] = []
 
 
 def copy_loop() -> Any:  # noqa: ANN401 - a function of ctypes
-    """Compile the loop, once."""
+    """Return the compiled loop; compile it at the first call."""
     if not _LOOP:
         with tempfile.TemporaryDirectory() as place:
             source, library = Path(place, "copy.c"), Path(place, "copy.so")

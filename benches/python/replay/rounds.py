@@ -1,4 +1,4 @@
-"""Contenders take turns, A B C A B C, so that a busy moment of the machine meets all of them."""
+"""Rounds in which contenders take turns, so that load on the machine affects all of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Rate:
 
     @property
     def median(self) -> float:
-        """The figure to quote."""
+        """Median over the rounds."""
         return statistics.median(self.rates)
 
 
@@ -42,7 +42,7 @@ def take_turns(
 
 
 def repeats_of(call: Callable[[], object], seconds: float) -> int:
-    """How often a call fits into `seconds`."""
+    """Return how many calls fit into `seconds`, at least 1."""
     done, start = 0, time.perf_counter()
     while (passed := time.perf_counter() - start) < CALIBRATION_S:
         call()
@@ -51,7 +51,10 @@ def repeats_of(call: Callable[[], object], seconds: float) -> int:
 
 
 def read_options(parser: argparse.ArgumentParser, seconds: float) -> argparse.Namespace:
-    """Add the options of rounds to a parser, and read the command line. `seconds`: the default."""
+    """Add the options of rounds to a parser and read the command line.
+
+    `seconds` is the default of `--seconds`.
+    """
     least = LEAST_ROUNDS
     parser.add_argument(
         "--rounds", type=int, default=least, help=f"rounds, at least {least} (default {least})"

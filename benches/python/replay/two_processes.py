@@ -1,12 +1,12 @@
-"""A writer process and a learner process at once, and how many rows the learner got torn.
+"""Measure a writer process and a learner process that run at once, and count torn rows.
 
 PYTHONPATH=benches/python python -m replay.two_processes [--rounds 7] [--seconds 0.5]
 
 The writer stores `MANY` transitions of w1 per call; the learner, this process, draws batches of
-`BATCH`. Every row names itself in its first float and its successor in that of next_obs: where the
-two disagree, the row was half overwritten while it was read. The ring is small, so that the writer
-goes round it often. Contenders: Backcast; columns in `multiprocessing.shared_memory` with a cursor,
-as one writes by hand; cpprb's MPReplayBuffer, if it is installed.
+`BATCH`. The first float of an observation is the number of its row, and that of next_obs the number
+of the next row. Where the two disagree, the row is torn: half overwritten while it was read. The
+ring is small, so that the writer overwrites it often. Contenders: Backcast; hand-written columns in
+`multiprocessing.shared_memory` with a cursor; cpprb's MPReplayBuffer, if it is installed.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class SharedBackcast:
         return batch["obs"], batch["next_obs"]
 
     def close(self) -> None:
-        """Let go; the ring goes with its last handle."""
+        """Close the handles; the ring is removed with the last one."""
         if self.writer is not None:
             self.writer.close()
         self.buf.close()
@@ -106,7 +106,7 @@ class SharedColumns:
         return batch["obs"], batch["next_obs"]
 
     def close(self) -> None:
-        """Unmap, and in the learner remove."""
+        """Unmap the memory; the learner also removes it."""
         del self.cursor, self.columns
         self.memory.close()
         if self.create:
@@ -114,7 +114,7 @@ class SharedColumns:
 
 
 class SharedCpprb:
-    """cpprb's buffer for several processes, which is handed to the writer as it starts."""
+    """cpprb's buffer for several processes, which the learner hands to the writer at its start."""
 
     def __init__(self, buffer: object = None) -> None:
         """Take the learner's buffer, or make it."""
@@ -156,7 +156,7 @@ CLASSES: dict[str, Callable[[str, bool], Shared]] = {
 
 
 def write(kind: str, where: object, written: Synchronized[int], stop: Synchronized[bool]) -> None:
-    """Store until stopped: the writer's process."""
+    """Store steps until told to stop; runs in the writer's process."""
     buffer: Shared = SharedCpprb(where) if kind == "cpprb" else CLASSES[kind](str(where), False)
     steps = transitions(250, (MANY,))
     while not stop.value:
@@ -170,7 +170,7 @@ def write(kind: str, where: object, written: Synchronized[int], stop: Synchroniz
 
 @contextmanager
 def running(kind: str) -> Iterator[tuple[Shared, Synchronized[int]]]:
-    """Make a buffer, with a writer at work on it."""
+    """Make a buffer, and start a writer process that fills and overwrites it."""
     context = multiprocessing.get_context("spawn")
     written, stop = context.Value("q", 0, lock=False), context.Value("b", False, lock=False)
     name = f"bench-w5-{time.time_ns()}"
@@ -193,14 +193,14 @@ def running(kind: str) -> Iterator[tuple[Shared, Synchronized[int]]]:
 
 
 def measure(kind: str, seconds: float) -> tuple[float, float, int]:
-    """Rows per second of the writer and of the learner, and rows torn, with a fresh buffer."""
+    """Return rows per second of writer and learner, and torn rows, for a new buffer."""
     with running(kind) as (buffer, written):
         batches, torn = 0, 0
         start, before = time.perf_counter(), written.value
         while time.perf_counter() - start < seconds:
             obs, after = buffer.sample()
             here, there = obs.reshape(BATCH, -1)[:, 0], after.reshape(BATCH, -1)[:, 0]
-            # A list of steps that begins anew is no tear.
+            # The steps begin again with number 0, which is no tear.
             torn += int(((there != here + 1) & (there != 0)).sum())
             batches += 1
         passed = time.perf_counter() - start

@@ -1,8 +1,8 @@
-"""Data that is stored and drawn: the same rows for every contender.
+"""Workloads, with the same rows for every contender.
 
 w1: a million transitions of a continuous-control task: 84 floats of observation, 6 of action, a
 reward. w2: stacks of four frames out of a hundred thousand. w3: windows of 20 + 5 steps out of a
-million observations of 32 floats. w4: see `recurrent`.
+million observations of 32 floats. w4: see `recurrent`. w5: see `two_processes`.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ SHAPE: Final = (84, 84)
 STACK: Final = 4
 FRAMES: Final = 100_000
 MOVES: Final = 997
-"""Frames that differ in more than their number; a prime, so that no episode is like another."""
+"""Number of different pictures; a prime, so that episodes do not repeat each other."""
 STEP_OBS: Final = 32
 HISTORY: Final = 20
 FUTURE: Final = 5
@@ -33,7 +33,7 @@ Frame = npt.NDArray[np.uint8]
 
 
 class Transition(NamedTuple):
-    """A step, or with a leading axis several. Peers store next_obs, which Backcast need not."""
+    """A step, or several with a leading axis. Peers store next_obs; Backcast does not need it."""
 
     obs: npt.NDArray[np.float32]
     action: npt.NDArray[np.float32]
@@ -43,7 +43,7 @@ class Transition(NamedTuple):
 
 
 def transitions(count: int, shape: tuple[int, ...] = (), seed: int = 0) -> list[Transition]:
-    """`count` steps in a row, each of `shape`; obs[..., 0] numbers them, next_obs follows."""
+    """Make `count` consecutive steps of `shape`; ``obs[..., 0]`` is the number of the step."""
     draws = np.random.default_rng(seed)
     obs = draws.standard_normal((count + 1, *shape, OBS), np.float32)
     obs[..., 0] = np.arange(count + 1).reshape(-1, *([1] * len(shape)))
@@ -54,14 +54,14 @@ def transitions(count: int, shape: tuple[int, ...] = (), seed: int = 0) -> list[
 
 
 def observations(first: int, count: int) -> npt.NDArray[np.float32]:
-    """Observations of w3; obs[0] numbers them."""
+    """Make observations of w3; ``obs[:, 0]`` numbers them from `first` on."""
     obs = np.random.default_rng(first).standard_normal((count, STEP_OBS), np.float32)
     obs[:, 0] = np.arange(first, first + count)
     return obs
 
 
 def frames(count: int, seed: int = 0) -> Iterator[Frame]:
-    """Make frames, each with its number in its first four bytes."""
+    """Yield frames, each with its number in its first four bytes; a later one reuses its array."""
     moves = np.random.default_rng(seed).integers(0, 256, (MOVES, *SHAPE), np.uint8)
     for number in range(count):
         frame = moves[number % MOVES]

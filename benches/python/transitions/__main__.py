@@ -19,7 +19,7 @@ Metric = tuple[str, str, int, dict[str, Callable[[], object]]]
 
 
 def workloads() -> Iterator[Metric]:
-    """Metric, unit, units per call, and a call for each contender."""
+    """Yield each metric, its unit, units per call, and a call for each contender."""
     world = World(panel(prices()))
     one, two, plain = Backcast(world), Backcast(world, threads=2), NumPy(world)
     one.check()

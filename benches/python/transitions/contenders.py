@@ -16,14 +16,14 @@ State = dict[str, Any]
 
 CAPACITY: Final = 20_000
 MANY: Final = 64
-"""Transitions of an addition."""
+"""Transitions that one call adds."""
 BATCH: Final = 256
 HISTORY: Final = 20
 FUTURE: Final = 5
 
 
 class World:
-    """A market and states of portfolios in it, made up: an environment for those who only look."""
+    """Stands in for an environment: a market, and made-up states of portfolios in it."""
 
     def __init__(self, panel: bc.Panel) -> None:
         self.panel = panel
@@ -37,7 +37,7 @@ class World:
         return len(self.tickers)
 
     def get_macro_tickers(self) -> list[str]:
-        """Name those that are shown only."""
+        """Name the tickers that are shown and never traded."""
         return self.macro
 
     def get_indicator_names(self) -> list[str]:
@@ -45,7 +45,7 @@ class World:
         return list(self.panel.indicators)
 
     def step(self, seed: int) -> tuple[State, NDArray[np.float64], State]:
-        """Make a step of `MANY` portfolios up: state, actions, next state."""
+        """Make up a step of `MANY` portfolios: state, actions, next state."""
         draw = np.random.default_rng(seed)
         shape = (MANY, len(self.tickers))
         day = draw.integers(0, self.panel.n_days - 1, MANY).astype(np.int32)
@@ -67,7 +67,7 @@ class World:
 
 
 class Backcast:
-    """The buffer, filled."""
+    """Backcast's buffer, filled."""
 
     def __init__(self, world: World, threads: int = 1) -> None:
         self.buffer = ff.VecReplayBuffer(world, CAPACITY, threads=threads)
@@ -87,13 +87,13 @@ class Backcast:
         return self.buffer.sample(BATCH, HISTORY, FUTURE, layout=layout)
 
     def again(self, layout: Any) -> Any:  # noqa: ANN401
-        """Draw into the arrays of the batch before."""
+        """Draw into the arrays of the previous batch."""
         out = self.outs.get(layout)
         self.outs[layout] = self.buffer.sample(BATCH, HISTORY, FUTURE, layout=layout, out=out)
         return self.outs[layout]
 
     def check(self) -> None:
-        """Assert that what is measured is right, and both layouts one batch."""
+        """Assert that a batch holds the market's rows, and that both layouts hold the same rows."""
         indices = np.arange(BATCH)
         asked: dict[str, Any] = {"history_length": HISTORY, "indices": indices}
         s, *_, mask, _ = self.buffer.sample(layout="batched", **asked)
@@ -152,7 +152,7 @@ class NumPy:
         return None
 
     def sample(self) -> Mapping[str, Any]:
-        """Draw, and cut the market out with one `np.take` into the same memory."""
+        """Draw, and gather the market windows with one `np.take` into the same memory."""
         index = self.draw.integers(0, CAPACITY, BATCH)
         batch: dict[str, Any] = {key: column[index] for key, column in self.columns.items()}
         days = batch["day"][:, :1] + np.arange(-HISTORY, FUTURE + 2)
@@ -167,7 +167,7 @@ class NumPy:
 
 
 class Memcpy:
-    """A copy of as many bytes as the buffer's arenas have."""
+    """Copies as many bytes as the arenas of the buffer's batches have."""
 
     def __init__(self, batch: Any) -> None:  # noqa: ANN401
         arena, mask = batch[0]["ohlcv"].base, batch[5]["market"].base
@@ -182,7 +182,7 @@ class Memcpy:
         return self.out
 
     def copy_in_two(self) -> object:
-        """Copy one half here and the other in another thread: what the memory gives to two."""
+        """Copy one half in this thread and the other in a second one: bandwidth of two threads."""
         half = len(self.out) // 2
         other = self.helper.submit(np.copyto, self.out[half:], self.source[half:])
         np.copyto(self.out[:half], self.source[:half])

@@ -1,11 +1,11 @@
-"""Batches among JAX's pytrees: importing this module registers them.
+"""Registers batches as JAX pytrees when it is imported.
 
-It needs JAX; ``import backcast`` alone does not. A sampler can fill the arrays of its batches
-again, with ``reuse=True`` or ``out=``, and JAX assumes that arrays of NumPy never change: on the
+This module needs JAX; ``import backcast`` alone does not. With ``reuse=True`` or ``out=``, a
+sampler fills the arrays of a batch again. JAX assumes that arrays of NumPy never change: on the
 CPU ``jax.device_put`` makes no copy of them. So where JAX takes a batch apart, in
 ``jax.device_put(batch)``, ``jax.jit(f)(batch)`` or ``jax.tree.map(f, batch)``, it gets copies of
-its arrays of NumPy. Arrays outside of a batch, such as ``batch["obs"]`` or those of a plain dict
-given as ``out=``, are not copied.
+the batch's NumPy arrays. Arrays outside of a batch, such as ``batch["obs"]`` or those of a plain
+dict given as ``out=``, are not copied.
 
 >>> import backcast.jax  # doctest: +SKIP
 >>> on_device = jax.device_put(buf.sample(256))  # doctest: +SKIP
@@ -35,8 +35,8 @@ __all__: list[str] = []
 def _leaves(batch: Batch) -> list[Any]:
     """Return the values of a batch, with copies of NumPy's arrays.
 
-    Copies and unpacked forms of a batch share its arrays, so no batch tells whether a sampler can
-    fill its arrays again.
+    Copies and unpacked forms of a batch share its arrays. So a batch cannot tell whether a sampler
+    will fill its arrays again, and all of them are copied.
     """
     return [_copied(value) for value in batch.values()]
 

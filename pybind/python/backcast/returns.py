@@ -63,14 +63,14 @@ def gae(
     Parameters
     ----------
     batch : Batch
-        With ``reward``, ``terminated`` and ``truncated`` of one window. ``T`` is ``H + F``: the
-        history, or the drawn transition alone, and the future. Or a ragged batch of whole
-        episodes, with ``offsets``: all arrays are ``[N]``, in place of ``[B, T]``.
+        Has ``reward``, ``terminated`` and ``truncated`` over the same window. ``T`` is ``H + F``:
+        the transitions of the history, or 1 without one, and those of the future. A ragged batch
+        of whole episodes has ``offsets``, and all arrays are ``[N]`` in place of ``[B, T]``.
     values : array_like of float, [B, T]
-        Values of the observations, history first, then ``future``.
+        Values of ``obs``, history first, then ``future``.
     next_values : array_like of float, [B, T]
-        Values of the observations after each transition: of ``next_obs``. Not read where a
-        transition terminated, nor in places without a transition.
+        Values of ``next_obs``, the observations after each transition. Not read where a transition
+        terminated, nor in places without a transition.
     gamma : float or "discount"
         Discount per transition, 0 to 1, or ``"discount"`` for the column of that name.
     lam : float
@@ -109,7 +109,7 @@ def lambda_returns(
     Parameters
     ----------
     batch : Batch
-        With ``reward``, ``terminated`` and ``truncated`` of one window.
+        Has ``reward``, ``terminated`` and ``truncated`` over the same window.
     next_values : array_like of float, [B, T]
         Values of the observations after each transition.
     gamma : float or "discount"
@@ -142,17 +142,18 @@ def discounted(
     Parameters
     ----------
     batch : Batch
-        With ``reward``, ``terminated`` and ``truncated`` of one window.
+        Has ``reward``, ``terminated`` and ``truncated`` over the same window.
     next_values : array_like of float, [B, T], optional
-        Values of the observations after each transition, of which the last one is added unless the
-        transition terminated; 0 when left out.
+        Values of the observations after each transition; 0 when left out. The discounted value
+        after the last transition of a window or episode is added, unless that one terminated.
     gamma : float or "discount"
         Discount per transition, 0 to 1, or ``"discount"`` for the column of that name.
 
     Returns
     -------
     ndarray, [B, T] or [N]
-        Returns of the dtype of the values, or of the rewards; 0 in places that hold no transition.
+        Returns of the dtype of the values, or of the rewards where there are none; 0 in places
+        that hold no transition.
 
     Raises
     ------
@@ -264,7 +265,7 @@ def _episode_ends(batch: Mapping[str, Any]) -> NDArray[np.int64] | None:
     if "mask" in batch or "future" in batch or "offsets" not in batch:
         return None
     offsets, rewards = np.asarray(batch["offsets"]), np.asarray(batch["reward"])
-    # A column of the ring may have that name.
+    # A ring may have a column `offsets` of its own, which does not make its batches ragged.
     ragged = (
         offsets.dtype == np.int64
         and offsets.ndim == rewards.ndim == 1

@@ -16,7 +16,7 @@ from backcast._native import TickerTokenizer
 from backcast.envs._portfolio import check_render_mode, mode_of, word_of
 from backcast.errors import ArgumentError, ArgumentTypeError, ClosedError, EnvError
 from backcast.finrl._nested import (
-    History,  # noqa: F401 - observations that were pickled look for it here
+    History,  # noqa: F401 - earlier pickles of observations import it from here
     NestedObservations,
     with_final,
 )
@@ -85,16 +85,16 @@ class VecFinRLWrapper(WatchedPortfolios):
     buffer_seed : int, default 42
         Seed of the buffer's draws.
     render_mode : {"rgb_array"}, optional
-        Enables :meth:`render`, which needs matplotlib and records.
+        Enables :meth:`render`, which needs matplotlib. Implies ``record=True``.
     **settings : object
         Further settings of :class:`VecFastFinRL`: ``indicator_lag``, ``days``, ``record``, ...
 
     Raises
     ------
     EnvError
-        If a setting is out of its range, or the market cannot serve it.
+        If a setting of the portfolios is out of its range, or the market cannot serve it.
     ArgumentError, NotFoundError, PanelError
-        If the market cannot be opened.
+        If a setting of the buffer is out of its range, or the market cannot be opened.
 
     Notes
     -----
@@ -104,16 +104,17 @@ class VecFinRLWrapper(WatchedPortfolios):
 
     An observation has, in float32 and int32, ``portfolio`` with ``cash`` ``[N, 1]``, ``shares`` and
     ``avg_buy_price`` ``[N, T]``; ``market`` with ``open`` ``[N, T]`` and ``indicators`` ``[N, T,
-    K]``; ``macro``, the same ``[N, M]``; ``tics`` ``[N, T]`` and ``macro_tics`` ``[N, M]``, tokens
-    of ``tokenizer``; ``hist`` with ``market`` and ``macro``, each with ``ohlcvs`` ``[N, T, H, 5]``,
-    ``indicators`` ``[N, T, H, K]``, ``masks`` ``[N, T, H]`` and ``tickers`` ``[N, T]``.
-    ``hist["past"]`` is another name of ``hist["market"]``: lookups accept it, listings do not show
-    it.
+    K]``; ``macro`` with the same arrays of ``M`` macro tickers; ``tics`` ``[N, T]`` and
+    ``macro_tics`` ``[N, M]``, tokens of ``tokenizer``; ``hist`` with ``market`` and ``macro``.
+    ``hist["market"]`` has ``ohlcvs`` ``[N, T, H, 5]``, ``indicators`` ``[N, T, H, K]``, ``masks``
+    ``[N, T, H]`` and ``tickers`` ``[N, T]``; ``hist["macro"]`` has ``M`` in place of ``T``.
+    ``hist["past"]`` is another name of ``hist["market"]``: lookups accept it, and iteration does
+    not show it.
 
-    ``env`` is the :class:`VecFastFinRL` that is stepped: its tickers, states and days are those of
-    these episodes. Its mode and sizes stay. It can be reset and stepped directly: nothing is added
-    to the buffer then, and the wrapper continues from there. It pickles as an environment of its
-    own.
+    ``env`` is the :class:`VecFastFinRL` that the wrapper steps. Its autoreset mode and its numbers
+    of portfolios and tickers cannot be changed. It can be reset and stepped directly: nothing is
+    added to the buffer then, and the wrapper continues from there. It pickles as an environment of
+    its own.
 
     Examples
     --------
@@ -218,14 +219,14 @@ class VecFinRLWrapper(WatchedPortfolios):
         self.action_space = batch_space(self.single_action_space, self.num_envs)
 
     def __reduce__(self) -> NoReturn:
-        """Refuse pickling and copying, because there is one buffer."""
+        """Refuse pickling and copying, because the buffer is private to its process."""
         raise ArgumentTypeError(
             "a VecFinRLWrapper has a buffer that is private to its process; it is not pickled or "
             "copied; pickle its .env, and share transitions through a VecReplayBuffer with a name"
         )
 
     def __repr__(self) -> str:
-        """Show sizes, mode and fill."""
+        """Show sizes, autoreset mode, days and the number of stored transitions."""
         try:
             stored = f"{self.buffer.size()} stored"
         except ClosedError:
@@ -296,8 +297,8 @@ class VecFinRLWrapper(WatchedPortfolios):
             If one of the two numbers of an action is not from -1 to 1, or a portfolio has to be
             reset first. Nothing has changed then.
         ClosedError
-            If the wrapper was closed, or the buffer, and steps are added to it. Nothing has changed
-            then.
+            If the wrapper was closed, or its buffer was closed and ``auto_add`` is True. Nothing
+            has changed then.
         """
         self._check_open()
         env = self.env
@@ -325,15 +326,15 @@ class VecFinRLWrapper(WatchedPortfolios):
         if final is not None:
             ends = self._nested.of_ends(with_final(raw, final), tokens, final)
             infos["final_obs"] = ends
-        # The environment overwrites these arrays in the next step, so the caller gets copies.
+        # The environment reads these arrays again in the next step, so the caller gets copies.
         outcome = rewards.copy(), terminated.copy(), truncated.copy()
         return self._nested.of_step(raw, env._tokens), *outcome, infos
 
     def sample_actions(self) -> NDArray[np.float32]:
         """Draw actions at random, from the stream that ``reset(seed=...)`` seeds.
 
-        With a seed for each portfolio, the first that is not None is used. Before any reset the
-        seed is random.
+        With a seed for each portfolio, the first that is not None is used. Until a reset has a
+        seed, the stream is seeded at random.
 
         Returns
         -------
@@ -354,17 +355,18 @@ class VecFinRLWrapper(WatchedPortfolios):
         Parameters
         ----------
         batch_size : int, optional
-            Transitions to draw, ``B``; at most as many as are stored.
+            Transitions to draw, ``B``; at most as many as are stored. By default the
+            ``batch_size`` of the wrapper.
         history_length : int, optional
-            Days before, ``H``.
+            Days before a state's day, ``H``; by default the ``history_length`` of the wrapper.
         future_length : int, optional
-            Days after, ``F``; none when left out.
+            Days after it, ``F``; none when left out.
 
         Returns
         -------
         tuple
             ``(obs, action, reward, next_obs, done, mask, mask_next)``: observations as in
-            ``step`` with ``B`` for ``N`` and, with a future, ``future`` as ``hist``; actions
+            ``step`` with ``B`` for ``N`` and, with a future, ``future`` like ``hist``; actions
             float32 ``[B, T, 2]``, rewards float32 ``[B]``, done bool ``[B]`` (terminated or
             truncated; ``next_obs`` has both flags, bool ``[B]``); masks with ``market``
             ``[B, T, H]``, ``macro`` ``[B, M, H]`` and, with a future, ``future``.
@@ -372,9 +374,9 @@ class VecFinRLWrapper(WatchedPortfolios):
         Raises
         ------
         SampleError
-            If nothing is stored yet.
+            If nothing is stored yet, or a window is too long.
         ClosedError
-            If the wrapper was closed, or the buffer.
+            If the wrapper or its buffer was closed.
         """
         self._check_open()
         history = self.history_length if history_length is None else history_length

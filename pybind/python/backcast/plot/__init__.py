@@ -11,8 +11,7 @@
 'steps from the drawn transition'
 
 Needs matplotlib: ``pip install 'backcast[plot]'``. It is imported when a picture is drawn, not
-before, and its global state (pyplot, rcParams) is left alone, so this works in any process, with a
-screen or without.
+before. Its global state (pyplot, rcParams) does not change, and no screen is needed.
 """
 
 from __future__ import annotations
@@ -44,11 +43,11 @@ def window(
     action: str | None = "action",
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw one window of a batch: what came before the drawn place, the place, what came after.
+    """Draw one window of a batch: the history, the drawn transition or day, and the future.
 
     Prices become candles: blue and hollow where the close is at or above the open, orange and
-    filled where it is below. Anything else becomes lines. The drawn place stands at 0 on the
-    horizontal axis, the future is shaded, and masked places stay blank.
+    filled where it is below. Other columns become lines. The drawn transition or day is at 0 on
+    the horizontal axis, the future is shaded, and masked places stay blank.
 
     Parameters
     ----------
@@ -118,16 +117,16 @@ def window(
 def stats(stats: Mapping[str, Any], *, axes: Sequence[Axes] | None = None) -> list[Axes]:
     """Draw the statistics of a sampler, or of a ring's readers, as four histograms.
 
-    They are the ages of drawn transitions at their draw, the priorities, how often transitions were
-    sampled, and rows against effective rows. A panel says "not counted" where the sampler counts
-    none, such as priorities of uniform draws.
+    The histograms show the ages of transitions at their draw, the priorities, how often transitions
+    were sampled, and rows beside effective rows. A histogram says "not counted" where the sampler
+    counts none, such as priorities of uniform draws.
 
     Parameters
     ----------
     stats : dict
-        What :meth:`backcast.Sampler.stats` returned. Also what
-        :meth:`backcast.ReplayBuffer.stats` returned, for the ages of all its readers together, or
-        one of its ``readers``: both have ages alone.
+        Result of :meth:`backcast.Sampler.stats`. The result of
+        :meth:`backcast.ReplayBuffer.stats` has ages alone, of all its readers together; one of its
+        ``readers`` has those of that reader.
     axes : sequence of four matplotlib Axes, optional
         Axes to draw on: ages, priorities, times sampled, effective rows. A new figure when left
         out; it is ``axes[0].figure``.

@@ -1,4 +1,4 @@
-"""Draws one window on matplotlib axes; the only module of this package that needs matplotlib."""
+"""Draws one window on matplotlib axes; imported when a picture is drawn."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # Palette of Okabe and Ito, distinguishable with every common kind of colour blindness.
 _UP, _DOWN, _SIGN, _END = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 _LINES = (_UP, _DOWN, _SIGN, _END, "#56B4E9", "#E69F00")
-# Visible on white and on black.
+# Grey that is visible on white and on black.
 _NEUTRAL = "#808080"
 # Half a candle's width; a fraction that binary numbers hold exactly.
 _BODY = 0.3125
@@ -40,7 +40,7 @@ def draw(window: Window, ax: Axes | None) -> Axes:
 
 
 def _frame(ax: Axes, window: Window) -> None:
-    """Draw the background: axes, the drawn place, the future."""
+    """Draw the axes, the line at the drawn place, and the shade of the future."""
     first, last = int(window.places[0]), int(window.places[-1])
     ax.axvline(0, color=_NEUTRAL, linewidth=1.0, linestyle=(0, (4, 3)), zorder=0.5,
                label=window.drawn)  # fmt: skip
@@ -77,7 +77,7 @@ def _candles(ax: Axes, window: Window) -> None:
         )
         bottom, top = np.minimum(open_, close), np.maximum(open_, close)
         gap = np.full(len(x), np.nan)
-        # One broken line, below and above the bodies: hollow ones stay hollow.
+        # One line with gaps at the bodies, so that no wick shows through a hollow body.
         wicks = np.stack([low, bottom, gap, top, high, gap], axis=-1)
         ax.plot(np.repeat(x, wicks.shape[1]), wicks.ravel(), color=colour, linewidth=1.2)
         for at, (left, under, over) in enumerate(zip(x - _BODY, bottom, top, strict=True)):
@@ -94,7 +94,7 @@ def _candles(ax: Axes, window: Window) -> None:
 
 
 def _signs(ax: Axes, window: Window) -> None:
-    """Mark buying below the candle and selling above it, a little apart from the wick."""
+    """Mark purchases below the candle and sales above it, a little apart from the wick."""
     if window.action is None:
         return
     for chosen, price, marker, points, label in (
@@ -117,7 +117,7 @@ def _series(ax: Axes, window: Window) -> None:
 
 
 def _ends(ax: Axes, window: Window) -> None:
-    """Mark where episodes end, and the observation that came after the last step."""
+    """Mark where episodes end, and their final observations."""
     for flags, style, label in (
         (window.terminated, "solid", "terminated"),
         (window.truncated, (0, (1, 1.5)), "truncated"),

@@ -37,7 +37,10 @@ def frame(history: dict[str, Any], title: str) -> NDArray[np.uint8]:
 
 
 def held(history: dict[str, Any]) -> NDArray[np.float64]:
-    """Value the same money in equal parts of all tickers, bought at the first close and kept."""
+    """Return the value by day of buying all tickers at the first close, and holding them.
+
+    The first value of the portfolio is spread equally over the tickers that have that close.
+    """
     close = _known(history["close"])
     listed = close[0] > 0
     if not listed.any():
@@ -48,7 +51,7 @@ def held(history: dict[str, Any]) -> NDArray[np.float64]:
 
 
 def _known(close: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Carry the last close known over days without one."""
+    """Fill days without a close with the last close before them; 0 before the first one."""
     close = np.nan_to_num(close)
     for day in range(1, len(close)):
         close[day] = np.where(close[day] > 0, close[day], close[day - 1])

@@ -1,4 +1,4 @@
-"""One window of a batch as rows of numbers, for any kind of batch."""
+"""Reads one window of a sampled batch, or of market windows, as arrays to draw."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ _ELEMENT = re.compile(r"(?P<column>.+)\[(?P<place>\d+(?:\s*,\s*\d+)*)\]")
 
 @dataclass(frozen=True)
 class Window:
-    """Data to draw: arrays with one entry per place, NaN or False at missing ones.
+    """Data to draw: arrays with one entry per place of the window, NaN or False at masked places.
 
-    ``final`` holds the observation after the last transition of an episode, one place further on.
+    ``final`` has the final observation of an episode, by column. It is drawn at ``final_place``,
+    the place after the episode's last transition.
     """
 
     title: str
@@ -62,7 +63,7 @@ def market_window(
     before, after = (np.asarray(batch[name])[i, ticker] for name in ("history", "future"))
     masks = (np.asarray(batch[f"{name}_mask"])[i, ticker] for name in ("history", "future"))
     history, future = len(before), len(after)
-    # The day itself has a place but no candle.
+    # The drawn day has a place but no candle.
     day = np.full((1, len(PRICES)), np.nan)
     rows = np.concatenate([before[:, : len(PRICES)], day, after[:, : len(PRICES)]], dtype=float)
     there = np.concatenate([next(masks), [False], next(masks)])
@@ -122,7 +123,7 @@ def replay_window(
 
 
 def _row_index(index: Any, i: int) -> int:  # noqa: ANN401
-    """Return a transition's index; refuse one that was cut, which names a row of lane 0."""
+    """Return a transition's index. Refuse an index of fewer than 64 bits: it has lost its lane."""
     dtype = np.asarray(index).dtype
     if dtype.kind not in "iu" or dtype.itemsize < 8:
         raise ArgumentError(
@@ -133,7 +134,7 @@ def _row_index(index: Any, i: int) -> int:  # noqa: ANN401
 
 
 class _Sample:
-    """One transition of a batch, its history and future concatenated."""
+    """One drawn transition of a batch, with its history and future concatenated."""
 
     def __init__(self, batch: Mapping[str, Any], i: int) -> None:
         if "index" not in batch:
@@ -156,7 +157,7 @@ class _Sample:
         self.ended = int(np.flatnonzero(ends)[-1]) if ends.any() else None
 
     def _is_column(self, name: str) -> bool:
-        """Return whether an array is a column of the schema, not one made for this batch."""
+        """Return whether an array is a column of the schema, not one that the sampler computes."""
         if name in _BUILT_IN or name.startswith(("next_", "n_")):
             return False
         history = self._now["mask"].shape if self._windowed else self._now["index"].shape
@@ -165,7 +166,7 @@ class _Sample:
         )
 
     def parent_of_prices(self) -> str | None:
-        """Find the first parent, as "" or "obs/", that has all four prices."""
+        """Return the first prefix of names, such as "" or "obs/", that has all four prices."""
         parents = [
             name.removesuffix("open") for name in self.arrays if f"/{name}".endswith("/open")
         ]
@@ -201,7 +202,7 @@ class _Sample:
         return self._blank(rows)
 
     def actions(self, name: str | None, ticker: int) -> Numbers | None:
-        """Read the column of purchases and sales, if a column fits the prices."""
+        """Read the column whose sign marks purchases and sales; None if it does not fit prices."""
         if name is None or (name == "action" and name not in self.arrays):
             return None
         rows = self._rows(self._known(name))
@@ -220,9 +221,9 @@ class _Sample:
         return flags
 
     def after_end(self, name: str, ticker: int | None = None) -> float | None:
-        """Read the final observation's number, where the window saw its episode end."""
+        """Read a column of the final observation; None if no episode ends in the window."""
         column, place = self._split(name)
-        # The row after this one: `next_obs/x` for `obs/x`.
+        # The value of `obs/x` one row later is in `next_obs/x`.
         following = f"next_{column}"
         if self.ended is None or following not in self._now:
             return None

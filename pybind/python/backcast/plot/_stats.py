@@ -42,7 +42,10 @@ def _ages(stats: Mapping[str, Any]) -> list[dict[str, int]]:
 
 
 def _labelled(bins: Sequence[Mapping[str, Any]], *, whole: bool) -> tuple[list[str], list[int]]:
-    """Label each bin by its whole numbers, or by its smallest value."""
+    """Return the labels and the counts of bins.
+
+    A bin of whole numbers is labelled by its range, another one by its smallest value.
+    """
     labels = []
     for entry in bins:
         first = entry["from"]

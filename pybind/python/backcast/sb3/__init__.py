@@ -1,4 +1,4 @@
-"""Stable-Baselines3's replay buffers over rings: other processes fill and watch them.
+"""Replay buffers of Stable-Baselines3 (SB3) over rings, which other processes can fill and read.
 
 >>> import backcast.sb3
 >>> from stable_baselines3 import SAC  # doctest: +SKIP

@@ -30,15 +30,15 @@ class ReplayBuffer(OnRing):
     """SB3's ``ReplayBuffer`` over a ring: give it as ``replay_buffer_class``.
 
     The arguments down to `handle_timeout_termination` are SB3's; SB3 passes the others from
-    ``replay_buffer_kwargs``. A transition is stored once, and the observation after a time limit is
+    ``replay_buffer_kwargs``. Each observation is stored once, and the one after a time limit is
     kept, with either value of `optimize_memory_usage`.
 
     Parameters
     ----------
     buffer_size : int
         Rows over all lanes, if `capacity` is left out; an episode of n transitions takes n + 1.
-        With ``sampling="sb3"`` transitions, as in SB3: the ring has spare rows for the ends of
-        episodes.
+        With ``sampling="sb3"`` it counts transitions, as in SB3: the ring has spare rows for the
+        ends of episodes.
     observation_space, action_space : gymnasium.spaces.Space
         Spaces of one environment. Actions of a Box are stored scaled to -1 to 1, as in SB3.
     device : torch.device or str
@@ -46,9 +46,9 @@ class ReplayBuffer(OnRing):
     n_envs : int
         Environments that this learner steps, each with a lane of its own.
     optimize_memory_usage : bool
-        Ignored, but for the numbers that ``sampling="sb3"`` draws by.
+        Changes only which random numbers ``sampling="sb3"`` draws.
     handle_timeout_termination : bool
-        Whether an episode that a time limit ended counts as not done.
+        If True, ``dones`` of a sample are 0 where a time limit ended the episode.
     name : str, optional
         Name of the ring, by which other processes attach, write to other lanes and read. The
         columns are ``obs`` (``obs/KEY`` of a Dict), ``action`` and ``reward``.
@@ -82,8 +82,8 @@ class ReplayBuffer(OnRing):
     drawn one step later than from SB3's buffer; ``sampling="sb3"`` draws it immediately.
 
     SB3's arrays, ``observations`` and so on, can be indexed as ``[step, environment]``: the result
-    is a copy. Writing is refused, but for ``dones[pos - 1] = True``, which ends the episodes there
-    as a time limit would.
+    is a copy. Assignments are refused, except for ``dones[pos - 1] = True``. That one ends the
+    episodes at their newest transitions, whose stored flags do not change.
 
     The buffer pickles with its rows, for ``save_replay_buffer`` and ``load_replay_buffer``; a
     loaded buffer draws what the saved one would have drawn. A ring with a `name` comes back under
@@ -145,8 +145,8 @@ class ReplayBuffer(OnRing):
     def _draw_steps(self, count: int) -> NDArray[np.int64]:
         if not (self.optimize_memory_usage and self.full and self.buffer_size > 1):
             return super()._draw_steps(count)
-        # SB3 keeps one array of observations then, in which the newest one of all has overwritten
-        # the oldest step.
+        # With `optimize_memory_usage`, SB3 has one array for both observations. The newest next
+        # observation has overwritten the oldest step there, so SB3 does not draw that step.
         return (np.random.randint(1, self.buffer_size, size=count) + self.pos) % self.buffer_size
 
 
@@ -200,7 +200,8 @@ class DictReplayBuffer(OnRing, sb3.DictReplayBuffer):
             handle_timeout_termination,
             sampling=sampling,
             seed=seed,
-            # `HerReplayBuffer` leaves its options there: SB3's constructor does not pass them on.
+            # `HerReplayBuffer` stores its options in `_ring_options`, because SB3's constructor
+            # between the two does not pass them on.
             **self.__dict__.pop("_ring_options", options),
         )
 
@@ -208,7 +209,7 @@ class DictReplayBuffer(OnRing, sb3.DictReplayBuffer):
 
 
 class NStepReplayBuffer(OnRing, sb3.NStepReplayBuffer):
-    """SB3's ``NStepReplayBuffer`` over a ring: rewards of several steps, right at ends and cuts.
+    """SB3's ``NStepReplayBuffer`` over a ring: n-step returns, which stop where an episode ends.
 
     The arguments are those of :class:`ReplayBuffer`, and two of SB3's.
 
@@ -221,10 +222,10 @@ class NStepReplayBuffer(OnRing, sb3.NStepReplayBuffer):
 
     Notes
     -----
-    SB3 tells a class given as ``replay_buffer_class`` neither ``n_steps`` nor ``gamma``: the
-    algorithm's own arguments do not reach this buffer. Without ``replay_buffer_kwargs`` it sums 3
-    rewards by 0.99. The algorithm takes the discount of the value after them from the sample, so
-    its ``gamma=0.9`` would have no effect at all.
+    SB3 does not pass the algorithm's ``n_steps`` and ``gamma`` to a class that is given as
+    ``replay_buffer_class``. Without ``replay_buffer_kwargs`` this buffer sums 3 rewards with a
+    discount of 0.99. The algorithm takes the discount of the value after them from the sample, so
+    its own ``gamma=0.9`` would have no effect at all.
 
     Examples
     --------
@@ -303,7 +304,7 @@ class NStepReplayBuffer(OnRing, sb3.NStepReplayBuffer):
         return self._returns(self._stored.take_returns(at, lanes, rows, self.n_steps), env)
 
     def _returns(self, drawn: Returns, env: VecNormalize | None) -> Any:
-        # In SB3's order and precision, so that the sums are equal to the last bit.
+        # Computed in SB3's order and precision, so that the sums are equal to the last bit.
         rewards = self._normalize_reward(drawn.rewards, env)
         powers = np.arange(self.n_steps, dtype=np.float32).reshape(1, -1)
         summed = np.arange(self.n_steps) < drawn.length[:, None]
@@ -324,7 +325,7 @@ def _discount_of(gamma: object) -> float:
 class HerReplayBuffer(Sb3HerReplayBuffer, DictReplayBuffer):
     """SB3's ``HerReplayBuffer`` over a ring.
 
-    Goals are drawn and rewards computed by SB3's own code, from episodes that were added here.
+    SB3's own code draws the goals and computes the rewards, from episodes that were added here.
     Episodes that other processes write are not used. `buffer_size` is in transitions, as in SB3,
     and a `capacity` has at least two rows for each of them.
     The arguments are those of :class:`DictReplayBuffer` but for `sampling` and `seed`, and SB3's
@@ -379,7 +380,7 @@ class HerReplayBuffer(Sb3HerReplayBuffer, DictReplayBuffer):
         )
 
     def sample(self, batch_size: int, env: VecNormalize | None = None) -> Any:
-        """Draw transitions, most of them with goals that were reached later.
+        """Draw transitions, by default four in five with a goal that their episode achieved.
 
         Episodes of which rows were overwritten are left out.
         """

@@ -1,4 +1,4 @@
-"""Columns of a ring of Stable-Baselines3's transitions, with single frames instead of stacks."""
+"""Columns of a ring of SB3's transitions, with single frames in place of stacks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Frames:
 
     @classmethod
     def of(cls, space: spaces.Space[Any], count: int | None, padding: str) -> Frames | None:
-        """Check the settings against the space; return None without stacks."""
+        """Check the settings against the space; return None if no frames are stacked."""
         if count is None:
             if padding != "zero":
                 raise ArgumentError(
@@ -59,7 +59,7 @@ class Frames:
 
     @property
     def frame_shape(self) -> tuple[int, ...]:
-        """The shape of one frame; a stack of single channels has frames without that axis."""
+        """The shape of one frame; a frame of one channel has no channel axis."""
         channels = self.shape[0] // self.count
         return self.shape[1:] if channels == 1 else (channels, *self.shape[1:])
 
@@ -73,9 +73,10 @@ class Frames:
         return not older.any() if self.padding == "zero" else bool((older == newest).all())
 
     def pad(self, obs: NDArray[Any], mask: NDArray[np.bool_]) -> None:
-        """Write the padding where a window reaches beyond its episode, in writable memory.
+        """Write the padding in place where a window reaches beyond its episode.
 
-        The windows come from ``boundary="clamp"``, which repeats the first frame.
+        The windows come from ``boundary="clamp"``, which repeats the first frame: with the padding
+        ``"reset"`` nothing is written.
         """
         if self.padding == "zero" and not mask.all():
             obs[~mask] = 0

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Grid:
-    """Reader of one buffer's transitions for its columns; keeps the last ones read."""
+    """Reads transitions of one buffer for its columns, and caches the last ones read."""
 
     def __init__(self, stored: Stored) -> None:
         self._stored = stored
@@ -43,7 +43,7 @@ class Grid:
         return np.asarray(at), np.asarray(of), key[2:]
 
     def rows(self, at: NDArray[np.int64], lanes: NDArray[np.int64]) -> Rows:
-        """Return the transitions there; zero where nothing was added yet."""
+        """Return the transitions at some places; zero where nothing was added yet."""
         version = self._stored.added
         if self._last is not None:
             then, last_at, last_lanes, rows = self._last
@@ -58,7 +58,7 @@ class Grid:
         return rows
 
     def fetch(self, at: NDArray[np.int64], lanes: NDArray[np.int64]) -> Rows:
-        """Read the transitions of some steps; zero where nothing was added yet."""
+        """Read the transitions at some places from the ring; zero where nothing was added yet."""
         rows, found = self._stored.take(at, lanes)
         lost = ~found & (at < self._stored.added)
         if lost.any():
@@ -71,7 +71,7 @@ class Grid:
         return rows
 
     def cut(self, at: NDArray[np.int64], lanes: NDArray[np.int64]) -> None:
-        """End episodes at their newest transitions."""
+        """End the episodes of `lanes` at their newest transitions; refuse other steps."""
         stored = self._stored
         if not at.size or (at != (stored.added - 1) % stored.steps).any() or not stored.added:
             refuse_writes()
@@ -82,7 +82,7 @@ class Grid:
 
 
 class Column:
-    """One of SB3's arrays: each index is a copy from the ring."""
+    """Stands in for one of SB3's arrays: indexing it copies rows from the ring."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class Column:
         return self.shape[0]
 
     def __getitem__(self, key: Any) -> Any:
-        """Copy transitions out; the first two parts of the index are steps and environments."""
+        """Return a copy; the first two parts of the index are steps and environments."""
         at, lanes, rest = self._grid.places(key)
         values = self._part(self._grid.rows(at, lanes))
         values = values.reshape((*at.shape, *self.shape[2:])).astype(self.dtype, copy=True)

@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from stable_baselines3.common.vec_env import VecNormalize
 
 Sampling: TypeAlias = Literal["ring", "sb3"]
-# Attempts to draw a position before the draw fails.
+# Attempts to replace drawn steps whose rows are lost, before the draw fails.
 _ROUNDS = 64
 _BOOL, _FLOAT = np.dtype(np.bool_), np.dtype(np.float32)
 
 
 class OnRing(sb3.ReplayBuffer):
-    """Common part of the buffers; the subclasses define a sample."""
+    """Common part of the buffers; subclasses define what a sample holds."""
 
     def _open(
         self,
@@ -81,7 +81,7 @@ class OnRing(sb3.ReplayBuffer):
         self.optimize_memory_usage = optimize_memory_usage
         self.handle_timeout_termination = handle_timeout_termination
         self.sampling = sampling
-        # Draws by place, as SB3's code makes them, count on each of the last `buffer_size` steps.
+        # SB3's code draws by place, and expects each of the last `buffer_size` steps to be there.
         self._by_place = by_place or sampling == "sb3"
         rows = buffer_size if capacity is None else capacity
         if self._by_place and capacity is None:
@@ -125,9 +125,9 @@ class OnRing(sb3.ReplayBuffer):
         lanes: int,
         stacked: Frames | None,
     ) -> bc.ReplayBuffer:
-        """Create or attach to a ring whose rows are known once it is there.
+        """Create or attach to a ring with a capacity in bytes, and check its number of rows.
 
-        No ring is left behind that is refused for its rows, and none is replaced by one.
+        A new ring with too few rows is removed. It does not replace an older ring.
         """
 
         def checked(ring: bc.ReplayBuffer, *, is_new: bool) -> bc.ReplayBuffer:
@@ -146,7 +146,7 @@ class OnRing(sb3.ReplayBuffer):
             if exist == "error":
                 raise
         if exist == "replace":
-            # A private ring has more rows than a named one of as many bytes.
+            # The trial ring has a name, because a private ring of the same bytes has more rows.
             trial = checked(create(f"trial-{uuid4().hex}", exist="error"), is_new=True)
             trial.unlink()
             trial.close()
@@ -166,7 +166,7 @@ class OnRing(sb3.ReplayBuffer):
 
     @property
     def ring(self) -> bc.ReplayBuffer:
-        """The ring: other processes attach to it by its name."""
+        """The ring that holds the rows; other processes attach to it by its name."""
         return self._stored.ring
 
     @property
@@ -194,7 +194,7 @@ class OnRing(sb3.ReplayBuffer):
     def size(self) -> int:
         """Return how many steps can be drawn, as in SB3: transitions divided by ``n_envs``.
 
-        With ``sampling="ring"`` those of other processes count too.
+        With ``sampling="ring"`` transitions of other processes count too.
         """
         if self._by_place:
             return self._stored.steps if self.full else self.pos
@@ -316,7 +316,7 @@ class OnRing(sb3.ReplayBuffer):
         Raises
         ------
         SampleError
-            If nothing was added yet.
+            If nothing was added yet, or other rows have overwritten those added here.
         """
         if self.sampling == "ring" and len(self._stored):
             return self._drawn(batch_size, env)
@@ -335,12 +335,12 @@ class OnRing(sb3.ReplayBuffer):
         raise SampleError("other rows have overwritten those added here; give a larger capacity")
 
     def _draw_steps(self, count: int) -> NDArray[np.int64]:
-        """Draw steps by the numbers that SB3 draws from NumPy's global generator."""
+        """Draw steps with the random numbers that SB3 draws from NumPy's global generator."""
         upper = self.buffer_size if self.full else self.pos
         return np.random.randint(0, upper, size=count)
 
     def _get_samples(self, batch_inds: NDArray[Any], env: VecNormalize | None = None) -> Any:
-        """Return the transitions of some steps, environments drawn as SB3 draws them."""
+        """Return the transitions of some steps; draw the environments as SB3 does."""
         at = np.asarray(batch_inds)
         lanes = np.random.randint(0, self.n_envs, size=at.shape)
         return self._of_places(at, lanes, self._grid.fetch(at, lanes), env)
@@ -364,7 +364,7 @@ class OnRing(sb3.ReplayBuffer):
             done = done | rows.truncated
         reward = rows.reward.reshape(size, 1)
         if self._stored.frames is not None and env is None and not rows.obs.flags.writeable:
-            # Overlapping windows: one tensor over their arena, and its parts.
+            # The windows overlap in one arena: both tensors are views of one over the arena.
             stacks = self._tensor(rows.obs.base)
             obs, next_obs = self._stacked(stacks[:, :-1]), self._stacked(stacks[:, 1:])
         else:
@@ -384,7 +384,7 @@ class OnRing(sb3.ReplayBuffer):
         return tensor if self.device.type == "cpu" else tensor.to(self.device)
 
     def _stacked(self, frames: torch.Tensor) -> torch.Tensor:
-        """Join the frames of a window along the first axis, where they have channels."""
+        """Join the frames of a window along their channel axis, if they have one."""
         if frames.ndim == 1 + len(self.obs_shape):
             return frames
         return frames.flatten(1, 2)

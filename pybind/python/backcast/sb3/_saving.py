@@ -1,4 +1,4 @@
-"""The ring of a buffer as files of a snapshot, in a pickle."""
+"""Saves the ring of a buffer as files of a snapshot, which a pickle holds, and loads it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _SNAPSHOT, _LABEL = "buffer", "saved"
-# Prefix of rings for this process alone; a snapshot can only be loaded under a name.
+# Prefix of names of private rings, which need one because a snapshot is loaded under a name.
 _PRIVATE = "backcast-sb3-"
 
 
 def saved(ring: ReplayBuffer) -> dict[str, NDArray[np.uint8]]:
-    """Save a ring and return the files, mapped; they live as long as the arrays."""
+    """Save a ring and return the files by path, as mapped arrays.
+
+    The files are removed at once; their contents live as long as the arrays.
+    """
     with tempfile.TemporaryDirectory(prefix="backcast-") as folder:
         store = Path(folder)
         ring.snapshot(_LABEL, name=_SNAPSHOT, store=store)
@@ -34,14 +37,14 @@ def saved(ring: ReplayBuffer) -> dict[str, NDArray[np.uint8]]:
 
 
 def is_private(name: str | None) -> bool:
-    """Return whether a ring is for this process alone."""
+    """Return whether a ring of this name is private to this process."""
     return name is None or name.startswith(_PRIVATE)
 
 
 def loaded(
     files: dict[str, NDArray[np.uint8]], name: str | None, persistent: bool, folder: str | None
 ) -> ReplayBuffer:
-    """Make a ring of saved files; refuse if a ring of the same name holds rows."""
+    """Load a ring from saved files; refuse if a ring of the same name holds rows."""
     if name is None or is_private(name):
         name = f"{_PRIVATE}{secrets.token_hex(8)}"
     with tempfile.TemporaryDirectory(prefix="backcast-") as store:
@@ -67,12 +70,12 @@ def loaded(
 
 
 def _holds_rows(name: str, folder: str | None) -> bool:
-    """Return whether rows were published in a ring."""
+    """Return whether rows were published in the ring of this name."""
     with ReplayBuffer.attach(name, dir=folder) as ring:
         return bool(ring.stats()["rows_published"])
 
 
 def forget(ring: ReplayBuffer) -> None:
-    """Remove a ring."""
+    """Remove a ring; ignore errors, such as that it was removed already."""
     with suppress(BackcastError):
         ring.unlink()

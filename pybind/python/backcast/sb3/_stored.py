@@ -1,4 +1,4 @@
-"""The ring of a buffer: adding transitions, finding and reading them."""
+"""Transitions of a buffer in its ring: adds, finds and reads them."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from backcast import Batch, ReplayBuffer, Sampler, Writer
     from backcast.sb3._columns import Frames
 
-# A place whose transition is not in the ring.
+# Index of a place to which no transition was added yet.
 _NONE = -1
-#: Rows for loads of a saved buffer: the step after one appends the newest transition again.
+#: Spare rows of a lane for loads: the first step after one appends the newest transition again.
 ROWS_FOR_LOADS = 16
 
 
 def rows_of(steps: int, frames: Frames | None) -> int:
-    """Return how many rows of a lane hold its last `steps` transitions, whatever its episodes.
+    """Return how many rows of a lane hold its last `steps` transitions, for episodes of any length.
 
-    The shortest episodes have one transition and take two rows. A stack of frames reaches back to
-    the rows before its own.
+    The shortest episodes have one transition and take two rows. A stack of frames also needs the
+    rows before its own.
     """
     return 2 * steps + (0 if frames is None else frames.count - 1)
 
@@ -44,7 +44,10 @@ class Rows(NamedTuple):
 
 
 class Returns(NamedTuple):
-    """Transitions with what follows them: rewards ``[B, n]``, of which ``length`` are summed."""
+    """Transitions for n-step returns, with rewards ``[B, n]`` of which ``length`` are summed.
+
+    Next observation and end flags are those of the last transition summed.
+    """
 
     rows: Rows
     rewards: NDArray[np.float32]
@@ -52,10 +55,10 @@ class Returns(NamedTuple):
 
 
 class Stored:
-    """The transitions that a learner added, in lanes of their own of a ring.
+    """The transitions that a learner added to its own lanes of a ring.
 
     Step ``k`` of environment ``i`` has the place ``[k % steps, i]``, as in SB3's arrays. The newest
-    transition of a lane has no successor in the ring, so it is kept here as well.
+    transition of a lane has no successor in the ring, so a copy of it is kept here.
     """
 
     def __init__(
@@ -74,7 +77,7 @@ class Stored:
         self.steps = steps
         self.lanes = lanes
         self.frames = frames
-        #: Calls of `add`.
+        #: Number of calls of `add`.
         self.added = 0
         self._n_step = n_step
         self._seed = seed
@@ -84,7 +87,7 @@ class Stored:
         # The newest step, and which of its transitions have their successor in the ring.
         self._newest: dict[str, Any] | None = None
         self._complete = np.ones(lanes, bool)
-        # After a load the newest transitions are appended again: their lanes have new writers.
+        # After a load the newest transitions must be appended again, because the writer is new.
         self._repeat = False
         self._sampler_state: dict[str, Any] | None = None
         self._writer: Writer | None = None
@@ -94,9 +97,9 @@ class Stored:
     # Writing
 
     def add(self, obs: Any, next_obs: Any, **step: NDArray[Any]) -> None:
-        """Append a transition for each lane, of arrays that have the dtypes of the ring.
+        """Append a transition for each lane, from arrays that have the dtypes of the ring.
 
-        Nothing is stored if a stack of frames is not what a window over the ring would show.
+        Nothing is stored if a stack of frames differs from the window that the ring would show.
         """
         begun = None
         if self.frames is not None:
@@ -111,7 +114,7 @@ class Stored:
         index = self._writer.append(obs=self._part(obs), next_obs=self._part(next_obs), **step)
         self._index[self.added % self.steps] = index
         self.added += 1
-        # The arrays are compared and read later, when the caller may have reused them.
+        # Copied, because they are read later, when the caller may have reused the arrays.
         step = {name: array.copy() for name, array in step.items()}
         self._newest = {"obs": _copy(obs), "next_obs": _copy(next_obs), **step}
         self._complete = step["terminated"] | step["truncated"]
@@ -170,7 +173,7 @@ class Stored:
         at = (self.added - 1) % self.steps
         of_lane = {int(self._index[at, lane]) >> 48: lane for lane in waiting}
         writers: list[Writer] = []
-        # Lanes that another process has claimed since then are not among them.
+        # A lane that another process has claimed since the load is left as it is.
         with suppress(WriterError):
             writers.extend(self.ring.writer() for _ in range(self.ring.lanes))
         for writer in writers:
@@ -225,7 +228,7 @@ class Stored:
         return self._rows(self._drawn(batch_size))
 
     def draw_returns(self, batch_size: int) -> Returns:
-        """Draw transitions with the rewards that follow them, as far as their episodes reach."""
+        """Draw transitions with their next rewards, up to the ends of their episodes."""
         batch = self._drawn(batch_size)
         assert self._n_step is not None
         if self._n_step == 1:
@@ -238,7 +241,8 @@ class Stored:
         beyond = count > 1
         next_obs = batch["n_next_obs"]
         if self.frames is not None:
-            # The frames before, the drawn one, those that follow, and the last in its place.
+            # Frames in order: those before, the drawn one, the future, and `n_next_obs`. Where
+            # fewer than `n_step` rewards are summed, `n_next_obs` follows the last frame summed.
             shown = np.concatenate([rows.obs, future["obs"], next_obs[:, None]], axis=1)
             drawn = np.arange(batch_size)
             shown[drawn, self.frames.count - 1 + count] = next_obs
@@ -257,12 +261,12 @@ class Stored:
     def take_returns(
         self, at: NDArray[np.int64], lanes: NDArray[np.int64], rows: Rows, n: int
     ) -> Returns:
-        """Return the transitions at some places, whose `rows` are given, with what follows them."""
+        """Return the transitions at some places, given as `rows`, with their next rewards."""
         size = len(at)
         places = (at[:, None] + np.arange(n)) % self.steps
         window = self.take(places.ravel(), np.repeat(lanes, n))[0]
         ends = (window.terminated | window.truncated).reshape(size, n)
-        # What follows the newest step is the oldest one, or nothing.
+        # The place after the newest step holds the oldest step, or nothing.
         ends |= places == (self.added - 1) % self.steps
         ends[:, -1] = True
         count = ends.argmax(axis=1) + 1
@@ -290,7 +294,7 @@ class Stored:
         if self._sampler_state is not None:
             return self.ring.sampler(state=self._sampler_state)
         if self._seed is None:
-            # SB3 has seeded this generator, so the buffer's seed follows from SB3's.
+            # SB3 seeds this generator, so equal seeds of SB3 give equal seeds of the buffer.
             self._seed = int(np.random.randint(0, 2**31))
         n_step = self._n_step or 1
         options: dict[str, Any] = {"seed": self._seed, "future": n_step - 1}
@@ -301,11 +305,11 @@ class Stored:
         return self.ring.sampler(**options)
 
     def _history(self) -> dict[str, Any] | None:
-        """Return the windows of a batch: frames of observations, and nothing else."""
+        """Return the `history` option of samplers: windows for the frames of ``obs`` alone."""
         return None if self.frames is None else {"obs": self.frames.count, "*": None}
 
     def _rows(self, batch: Batch) -> Rows:
-        """Take a batch apart; windows of frames are padded."""
+        """Return the columns of a batch, with padded windows of frames."""
         rows = Rows(
             batch["obs"],
             batch["next_obs"],
@@ -324,7 +328,7 @@ class Stored:
                 following = places > 0
                 next_obs[padded[following], places[following] - 1] = 0
             else:
-                # Both are views of one arena, which is the sampler's own and writable.
+                # Both are read-only views of one writable arena.
                 obs.base[padded, places] = 0
         return rows
 
@@ -345,7 +349,7 @@ class Stored:
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Make a ring of the saved rows; refuse if a ring of the same name holds rows."""
+        """Load the saved rows into a ring; refuse if a ring of the same name holds rows."""
         name, files = state.pop("ring"), state.pop("files")
         vars(self).update(state)
         self.ring = loaded(files, name, self._persistent, self._dir)

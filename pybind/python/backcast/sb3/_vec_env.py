@@ -1,4 +1,4 @@
-"""A vector environment of Gymnasium's as SB3's ``VecEnv``."""
+"""Gymnasium's vector environments as SB3's ``VecEnv``."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ class VecEnv(base_vec_env.VecEnv):
     ----------
     env : gymnasium.vector.VectorEnv
         An environment in same-step or disabled mode, because SB3's environments reset in the step
-        that ends an episode. Its arrays must be new ones in every step (``copy=True``).
+        that ends an episode. It must return new arrays in every step (``copy=True``).
 
     Raises
     ------
     ArgumentError
-        If the environment resets in the next step, or writes to the same arrays again.
+        If the environment resets in the next step, or writes to the same arrays in every step.
 
     Notes
     -----
-    ``infos[i]`` has ``terminal_observation`` where an episode ended, ``TimeLimit.truncated``, and
-    the environment's info of sub-environment i. Rewards are float32, as SB3 has them.
-    ``VecMonitor`` adds returns and lengths of episodes.
+    ``infos[i]`` has the environment's info of sub-environment i, ``TimeLimit.truncated``, and where
+    an episode ended ``terminal_observation``. Rewards are float32, as in SB3. ``VecMonitor`` adds
+    returns and lengths of episodes.
 
     Examples
     --------
@@ -72,7 +72,7 @@ class VecEnv(base_vec_env.VecEnv):
         super().__init__(env.num_envs, env.single_observation_space, env.single_action_space)
 
     def reset(self) -> Any:
-        """Begin new episodes everywhere, with the seeds and options that were given before."""
+        """Begin new episodes, with the seeds and options set by ``seed`` and ``set_options``."""
         options = [dict(one) for one in self._options]
         if any(one != options[0] for one in options):
             raise ArgumentError("options differ between environments; give one dict for all")
@@ -84,11 +84,11 @@ class VecEnv(base_vec_env.VecEnv):
         return obs
 
     def step_async(self, actions: NDArray[Any]) -> None:
-        """Keep the actions of the next step."""
+        """Keep the actions for ``step_wait``."""
         self._actions = actions
 
     def step_wait(self) -> tuple[Any, NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:
-        """Step; return observations to act on next, rewards, dones and infos."""
+        """Step, and reset ended episodes; return next observations, rewards, dones and infos."""
         if self._actions is None:
             raise EnvError("there are no actions to step with; call step_async first, or step")
         obs, rewards, terminated, truncated, infos = self.env.step(self._actions)
@@ -108,7 +108,7 @@ class VecEnv(base_vec_env.VecEnv):
             said = _one_by_one(ended, self.num_envs)
             shown = _one_by_one(infos, self.num_envs)
             for at in np.flatnonzero(done).tolist():
-                # The other values belong to the episode that began.
+                # Values outside of `final_info` belong to the episode that began.
                 self.reset_infos[at] = shown[at]
                 shown[at] = {**shown[at], **said[at]}
         else:
@@ -131,7 +131,7 @@ class VecEnv(base_vec_env.VecEnv):
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
         """Return an attribute of the chosen sub-environments.
 
-        Without ``get_attr`` in the vector environment, return its own attribute once for each.
+        If the vector environment has no ``get_attr``, return its own attribute once for each.
         """
         chosen = list(self._get_indices(indices))
         inner: Any = self.env.unwrapped
@@ -141,7 +141,7 @@ class VecEnv(base_vec_env.VecEnv):
         return [getattr(self.env, attr_name)] * len(chosen)
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
-        """Set an attribute of all sub-environments, if the environment allows it."""
+        """Set an attribute of all sub-environments; refuse a part of them."""
         inner: Any = self.env.unwrapped
         chosen = list(self._get_indices(indices))
         if not hasattr(inner, "set_attr") or len(chosen) != self.num_envs:
@@ -158,7 +158,7 @@ class VecEnv(base_vec_env.VecEnv):
         indices: Any = None,
         **method_kwargs: Any,
     ) -> list[Any]:
-        """Call a method of the sub-environments, if they are separate objects."""
+        """Call a method of every sub-environment; return the results of the chosen ones."""
         inner: Any = self.env.unwrapped
         if not hasattr(inner, "call"):
             raise ArgumentError(
@@ -169,7 +169,7 @@ class VecEnv(base_vec_env.VecEnv):
         return [values[at] for at in self._get_indices(indices)]
 
     def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
-        """Return which sub-environments are wrapped in this class."""
+        """Return for each chosen sub-environment whether it is wrapped in this class."""
         chosen = list(self._get_indices(indices))
         from stable_baselines3.common.env_util import is_wrapped
 
@@ -185,7 +185,7 @@ class VecEnv(base_vec_env.VecEnv):
 
 
 def _one_by_one(infos: dict[str, Any], count: int) -> list[dict[str, Any]]:
-    """Turn a dict of arrays with masks into a dict for each sub-environment."""
+    """Convert a dict of arrays with masks to a dict for each sub-environment."""
     found: list[dict[str, Any]] = [{} for _ in range(count)]
     for key, values in infos.items():
         if key.startswith("_") and key[1:] in infos:
@@ -197,7 +197,7 @@ def _one_by_one(infos: dict[str, Any], count: int) -> list[dict[str, Any]]:
         elif isinstance(values, np.ndarray | list | tuple) and len(values) == count:
             parts = values
         else:
-            # One value for all of them.
+            # The value holds for all sub-environments.
             parts = [values] * count
         for at in range(count):
             if there is None or there[at]:

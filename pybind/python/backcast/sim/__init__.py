@@ -10,8 +10,8 @@
 >>> record["ticks"]["mid"].shape, record["candles"]["close"].shape
 ((1, 60), (1, 15))
 
-One tick is one second. Prices are whole price ticks, cash is in cash units: 100 to a price tick on
-one share. :class:`backcast.envs.TradingEnv` puts an agent into such a market.
+One tick is one second. Prices are whole numbers of price ticks. Cash is in cash units: one price
+tick of one share is 100. :class:`backcast.envs.TradingEnv` puts an agent into such a market.
 """
 
 from backcast._native import Floor, Market

@@ -36,7 +36,7 @@ class Account(Settings):
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Slot(Settings):
-    """A slot for orders from outside.
+    """A slot for orders from outside the market, such as those of an environment's agent.
 
     Parameters
     ----------
@@ -57,9 +57,9 @@ class Fees(Settings):
     Parameters
     ----------
     maker_ppm : int
-        Fee of a resting order that trades; negative pays a rebate.
+        Fee on the value of a resting order that trades; negative pays a rebate.
     taker_ppm : int
-        Fee of an incoming order that trades.
+        Fee on the value of an incoming order that trades.
     borrow_ppm_per_day : int
         Cost of a borrowed share per day, on its value.
     """
@@ -78,8 +78,8 @@ class Features(Settings):
     candle_ticks : int
         Ticks of one candle.
     reveal_fundamental : float, optional
-        Standard deviation of the error with which the logarithm of the fundamental is shown; None
-        hides it.
+        Standard deviation of the error, in the logarithm, with which the fundamental is shown. None
+        shows the volume-weighted mean price in its place.
     """
 
     candle_ticks: int = default("features.candle_ticks")
@@ -93,13 +93,13 @@ class Fundamental(Settings):
     Parameters
     ----------
     volatility : float
-        Standard deviation of the logarithm's change in one tick.
+        Root mean square of the logarithm's random-walk change in one tick.
     fast_ticks : float
-        Mean-reversion time of the fast part of log-volatility.
+        Mean-reversion time of the fast part of log-volatility, in ticks.
     fast_sd : float
         Stationary standard deviation of the fast part.
     slow_ticks : float
-        Mean-reversion time of the slow part of log-volatility.
+        Mean-reversion time of the slow part of log-volatility, in ticks.
     slow_sd : float
         Stationary standard deviation of the slow part.
     jumps_per_day : float
@@ -138,9 +138,9 @@ class News(Settings):
     rumour_share : float
         Fraction of the events of one symbol that do not change the value.
     life_ticks : float
-        Mean life of an event.
+        Mean life of an event, in ticks.
     sentiment_tilt : float
-        Strength with which sentiment tilts the side of noise orders, 0 to 1.
+        Bias of noise orders towards buying at a sentiment of 1, and towards selling at -1; 0 to 1.
     """
 
     symbol_per_day: float = default("news.symbol_per_day")
@@ -153,20 +153,24 @@ class News(Settings):
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Arousal(Settings):
-    """Effect of recent price moves on how often all agents act.
+    """Effect of recent price moves on how often background agents act.
+
+    The rate at which agents wake up is multiplied by ``floor + fast * x + slow * y``, at most by
+    ``ceiling``. ``x`` and ``y`` are a fast and a slow decaying mean of absolute changes of the
+    mid-price in one tick, divided by ``typical``.
 
     Parameters
     ----------
     floor : float
-        Factor on wake rates while the price does not move.
+        Factor while the price does not move.
     fast : float
-        Weight of the fast mean of absolute price changes.
+        Weight of the fast mean.
     slow : float
         Weight of the slow mean.
     fast_ticks : float
-        Time constant of the fast mean.
+        Time constant of the fast mean, in ticks.
     slow_ticks : float
-        Time constant of the slow mean.
+        Time constant of the slow mean, in ticks.
     typical : float
         Change of the mid-price in one tick, in price ticks, that counts as 1.
     ceiling : float
@@ -184,10 +188,11 @@ class Arousal(Settings):
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Latent(Settings):
-    """Latent order book: the price around which makers quote at the end of every tick.
+    """Latent order book, which sets the price around which makers quote at the end of every tick.
 
-    Makers share an opinion of the value, and market orders displace the price from it. At ``y``
-    ticks from the opinion the latent order book has ``depth + slope * y`` shares a tick.
+    Makers share an opinion of the value. Orders that trade on arrival consume shares of the latent
+    order book, and so displace the price from the opinion. At ``y`` price ticks from the opinion
+    the latent order book has ``depth + slope * y`` shares in one price tick.
 
     Parameters
     ----------
@@ -195,7 +200,7 @@ class Latent(Settings):
         Shares in one price tick at the opinion. 0 turns the latent order book off: makers quote
         around the last mid-price, and requote when they wake up.
     slope : float
-        Growth of the shares in one tick with the distance in ticks.
+        Growth of the shares in one price tick with the distance in price ticks.
     recovery_ticks : float
         Ticks in which the consumed shares fall to 1/e.
     error_sd : float
@@ -228,7 +233,9 @@ class MarketConfig(Settings):
     book_orders : int
         Maximum number of resting orders in a book.
     matching : {"continuous", "call_auction", "call_auction_pro_rata"}
-        A continuous double auction, or one auction at the end of every tick.
+        A continuous double auction, or one call auction at the end of every tick. A call auction
+        fills better prices first and divides among equal prices in proportion, or with
+        ``"call_auction_pro_rata"`` among all orders that its price satisfies.
     fundamental : Fundamental
         Hidden value of a share.
     news : News
@@ -242,7 +249,7 @@ class MarketConfig(Settings):
     fees : Fees
         Fees and borrowing costs.
     lendable_shares : int
-        Maximum shares of a symbol that all accounts together may be short.
+        Maximum shares of a symbol that all accounts together may be short, open sells included.
     slots : list of Slot
         Slots for orders from outside.
     features : Features

@@ -30,18 +30,22 @@ class Limits(Settings):
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Makers(Settings):
-    """Makers cancel and requote both sides around a shifted mid-price.
+    """Makers cancel and requote both sides around a price.
+
+    The price is that of the :class:`Latent` order book, or the last mid-price if that is off. It is
+    shifted by inventory and recent orders.
 
     Parameters
     ----------
     count : int
         Makers of one symbol.
     wait : float
-        Mean ticks between requotes.
+        Mean ticks between requotes around the mid-price. Around the latent price makers requote at
+        the end of every tick.
     half_spread : float
         Half-spread while the price does not move, in price ticks.
     spread_per_vol : float
-        Half-spread per unit of volatility.
+        Half-spread, in price ticks, per price tick of short-term volatility.
     skew : float
         Shift against inventory, in price ticks per share.
     flow_shift : float
@@ -51,7 +55,7 @@ class Makers(Settings):
     level_step : float
         Distance between the levels of a quote, in price ticks.
     size : float
-        Shares at the first level.
+        Shares at the first level; each further level has half of ``size`` more.
     """
 
     count: int = default("population.maker.count")
@@ -80,11 +84,11 @@ class NoiseTraders(Settings):
     cancel : float
         Probability of a cancel.
     size : float
-        Median size of an order.
+        Median size of an order, in shares.
     size_sigma : float
         Sigma of the logarithm of the size.
     depth_exponent : float
-        Tail exponent of the distance of limit orders from the touch.
+        Tail exponent of the distance of limit orders from the best price of the other side.
     life : int
         Longest life of a limit order, in ticks.
     """
@@ -118,7 +122,7 @@ class ValueTraders(Settings):
     learning : float
         Weight of the market price in the valuation, from 0 to below 1.
     slice : float
-        Largest order.
+        Largest order, in shares.
     aggressive : float
         Gap in per cent from which an order crosses the spread.
     """
@@ -150,11 +154,11 @@ class SignalTraders(Settings):
     followers : float
         Fraction of the traders that follow the indicator; the others fade it.
     threshold : float
-        Strength of a signal from which a trader acts, in standard deviations.
+        Strength of a signal, in standard deviations, below which a trader wants no position.
     inventory : float
-        Largest position.
+        Largest position, in shares.
     size : float
-        Size of one order.
+        Largest order, in shares.
     """
 
     count: int = default("population.signal.count")
@@ -180,13 +184,13 @@ class Executors(Settings):
     idle : float
         Mean ticks between two parent orders.
     parent_minimum : float
-        Smallest parent order.
+        Smallest parent order, in shares.
     parent_exponent : float
         Tail exponent of the size of parent orders.
     parent_maximum : float
-        Largest parent order.
+        Largest parent order, in shares.
     slice : float
-        Median size of a slice.
+        Median size of a slice, in shares.
     aggressive : float
         Fraction of the slices that cross the spread; the others join the touch.
     """
@@ -238,13 +242,14 @@ class Population(Settings):
     def scaled(self, total: int) -> Population:
         """Return a population of another size in nearly the same proportions.
 
-        Every archetype that had an agent keeps at least one. Makers quote as many shares together
-        as before and single agents act less often, so that the market stays as active.
+        Every archetype that had an agent keeps at least one. Together, makers quote about as many
+        shares as before. Each of the other agents acts less often if there are more of them, so
+        that the market stays about as active.
 
         Parameters
         ----------
         total : int
-            Agents of one symbol.
+            Agents of one symbol, about: rounding and the minimum of one can change it.
 
         Returns
         -------

@@ -18,7 +18,7 @@ def _normal() -> dict[str, Any]:
 
 
 def normal(path: str) -> Any:  # noqa: ANN401
-    """Return a setting of the preset ``normal``."""
+    """Return a setting of the preset ``normal`` by its dotted path, such as ``fees.maker_ppm``."""
     found: Any = _normal()
     for name in path.split("."):
         found = found[int(name) if name.isdecimal() else name]
@@ -26,7 +26,7 @@ def normal(path: str) -> Any:  # noqa: ANN401
 
 
 def default(path: str) -> Any:  # noqa: ANN401
-    """Return a field whose default is a setting of the preset ``normal``."""
+    """Return a dataclass field whose default is the setting of ``normal`` at this path."""
     return dataclasses.field(default_factory=functools.partial(normal, path))
 
 
@@ -36,7 +36,7 @@ class Settings:
     __slots__ = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the settings by name, nested: plain values that JSON can hold.
+        """Return the settings by name, as a nested dict of values that JSON can hold.
 
         Returns
         -------
@@ -63,6 +63,8 @@ class Settings:
         ------
         SimError
             If a name is unknown.
+        ArgumentTypeError
+            If ``settings`` is no mapping.
         """
         if not isinstance(settings, Mapping):
             raise ArgumentTypeError(f"settings is {settings!r}; give a dict of settings by name")
@@ -81,7 +83,7 @@ def _types(made: Any) -> dict[str, Any]:  # noqa: ANN401
 
 
 def _made(wanted: Any, value: Any) -> Any:  # noqa: ANN401
-    """Turn dicts into settings where settings are wanted, alone or in a list."""
+    """Convert a dict, or each dict of a list, to the settings class of the annotation `wanted`."""
     if isinstance(wanted, type) and issubclass(wanted, Settings) and isinstance(value, Mapping):
         return wanted.of(value)
     if isinstance(value, list) and get_args(wanted):

@@ -1,4 +1,4 @@
-"""Batches as tensors, without a copy.
+"""Batches as PyTorch tensors, which share the memory of the arrays on the CPU.
 
 This module needs PyTorch (``pip install 'backcast[torch]'``); ``import backcast`` alone does not.
 """

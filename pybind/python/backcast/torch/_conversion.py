@@ -13,13 +13,13 @@ from backcast.torch._tensors import Pinned, tensors_of
 if TYPE_CHECKING:
     from backcast import ReplayBuffer
 
-# Bytes of floats up to which a linear layer takes a copy faster than a strided view. Integers are
-# converted first, and a conversion reads a view as fast as a copy.
+# Largest float tensor, in bytes, that is copied if it is a strided view: a linear layer reads the
+# copy faster. Integers stay views, because their conversion to floats reads a view as fast.
 _SMALL = 1 << 20
 
 
 class Conversion:
-    """Makes tensors of the batches of one buffer."""
+    """Converts batches of one buffer from arrays to tensors."""
 
     def __init__(
         self, buf: ReplayBuffer, device: torch.device, contiguous: bool | None, float_obs: bool
@@ -33,7 +33,11 @@ class Conversion:
         self._pinned = Pinned(device) if device.type == "cuda" else None
 
     def __call__(self, batch: Batch) -> Batch:
-        """Return a batch of tensors; on the CPU they share the memory of the arrays."""
+        """Return a batch of tensors.
+
+        On the CPU they share the memory of the arrays, but for tensors whose values or strides
+        change.
+        """
         if self._pinned is not None:
             found = self._pinned.moved(batch)
         else:
@@ -62,12 +66,12 @@ def _small_contiguous(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _as_bfloat16(value: torch.Tensor) -> torch.Tensor:
-    """Read the bits of a column, which are uint16 where ``ml_dtypes`` is not installed."""
+    """View uint16 bits as bfloat16; a column has those where ``ml_dtypes`` is not installed."""
     return value.view(torch.bfloat16) if value.dtype == torch.uint16 else value
 
 
 def _as_float(value: torch.Tensor) -> torch.Tensor:
-    """Scale uint8 to float32 from 0 to 1."""
+    """Scale uint8 to float32 from 0 to 1; return other tensors unchanged."""
     return value.to(torch.float32).div_(255) if value.dtype == torch.uint8 else value
 
 
@@ -77,7 +81,7 @@ def _mapped(
     change: Callable[[torch.Tensor], torch.Tensor],
     path: str = "",
 ) -> dict[str, Any]:
-    """Change the tensors of some columns, and of columns derived from them."""
+    """Apply `change` to the named columns, and to those derived from them, such as ``next_obs``."""
     found = {}
     for key, value in values.items():
         here = f"{path}{key}"

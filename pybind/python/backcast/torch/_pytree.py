@@ -1,4 +1,4 @@
-"""Batches among PyTorch's pytrees."""
+"""Batches as PyTorch pytrees."""
 
 from __future__ import annotations
 

@@ -34,9 +34,10 @@ class Sampler:
         Device of the tensors; the CPU by default. On a GPU they are copied from pinned memory,
         which is allocated once and reused.
     contiguous : bool, optional
-        Whether windows are contiguous tensors of their own. If not, ``obs``, ``next_obs`` and
-        ``future`` are strided views that overlap in memory: do not write to them. If left out,
-        windows of up to 1 MiB of floats are copied, as a network takes those faster.
+        Whether windows are contiguous tensors of their own. If False, on the CPU ``obs``,
+        ``next_obs`` and ``future`` are strided views that overlap in memory: do not write to them.
+        If left out, windows of up to 1 MiB of floats are copied, because a network reads the
+        copies faster.
     float_obs : bool
         Turn uint8 observations into float32 from 0 to 1, on the device.
     transform : callable, optional
@@ -45,8 +46,8 @@ class Sampler:
         If it raises, the batch counts as not drawn.
     **options
         Other options of :meth:`backcast.ReplayBuffer.sampler`: ``seed``, ``history``, ``future``,
-        ``n_step``, ``gamma``, ``boundary``, ``select``, ``state``. A function of ``hindsight``
-        gets arrays, as there.
+        ``n_step``, ``gamma``, ``boundary``, ``select``, ``state`` and so on. The reward function of
+        ``hindsight`` gets arrays, not tensors.
 
     Raises
     ------
@@ -97,18 +98,18 @@ class Sampler:
             # A state records whether windows are copied.
             options["state"] = {**state, "copy": contiguous}
         elif state is None:
-            # Pinned memory is filled array by array, and so are contiguous arrays.
+            # Copies to pinned memory and contiguous tensors both need windows that do not overlap.
             options["copy"] = bool(contiguous) or self._device.type != "cpu"
         self._convert = Conversion(buf, self._device, contiguous, float_obs)
         self._transforms = transform is not None
         if transform is not None:
-            # The sampler of arrays calls it, so that a batch whose function fails is taken back.
+            # The sampler of arrays calls `transform`: if it raises, the batch counts as not drawn.
             options["transform"] = _after(self._convert, transform)
         self._sampler = buf.sampler(**options)
 
     @property
     def sampler(self) -> Any:
-        """The sampler of arrays, with its counters. With ``transform`` it returns what that does.
+        """The sampler of arrays, with its counters. Its ``sample`` applies ``transform``, if given.
 
         Returns
         -------
@@ -169,7 +170,7 @@ class Sampler:
         index : tensor or array_like of int64, [B]
             Indices, on any device.
         priority : tensor or array_like, [B] or [B, H]
-            Priorities, or TD errors of windows. Of a tensor with a gradient the values count.
+            Priorities, or TD errors of windows. Gradients of a tensor are ignored.
         mask : tensor or array_like of bool, [B, H], optional
             Places of the windows that count.
         eta : float, optional
@@ -180,7 +181,8 @@ class Sampler:
         Returns
         -------
         int
-            How many were dropped because their rows are overwritten.
+            Number of priorities that were dropped, because their row is overwritten or is no
+            transition.
         """
         windows: dict[str, Any] = {}
         if mask is not None:
@@ -212,7 +214,7 @@ class Sampler:
         return self._sampler.state()
 
     def close(self) -> None:
-        """Release the ring."""
+        """Close the sampler, which releases the ring."""
         self._sampler.close()
 
     def __enter__(self) -> Sampler:
@@ -236,7 +238,7 @@ class Loader(IterableDataset):
     """Iterates over batches of tensors that a thread draws ahead; made by :meth:`Sampler.batches`.
 
     Works like a ``DataLoader`` over the ring: ``for batch in loader``, and ``len(loader)`` where
-    a limit was given. Each ``iter`` goes on in the sampler's stream of draws.
+    a limit was given. Each ``iter`` continues the sampler's stream of draws.
     """
 
     @explained
@@ -273,7 +275,7 @@ class Loader(IterableDataset):
 
 
 def _refuse_misspelt(options: dict[str, Any]) -> None:
-    """Refuse misspelt arguments of the class itself; ``buf.sampler`` refuses its own."""
+    """Refuse misspelt arguments of `Sampler`; ``buf.sampler`` refuses other unknown ones."""
     here = ["device", "contiguous", "float_obs", "transform"]
     there = inspect.signature(ReplayBuffer.sampler).parameters
     known = [*here, *(name for name in there if name not in {*here, "self", "copy"})]
@@ -284,5 +286,5 @@ def _refuse_misspelt(options: dict[str, Any]) -> None:
 
 
 def _after(convert: Conversion, transform: Callable[[Batch], Any]) -> Callable[[Batch], Any]:
-    """Return a function of a batch of arrays that passes its tensors to `transform`."""
+    """Return a function that converts a batch of arrays and passes its tensors to `transform`."""
     return lambda arrays: transform(convert(arrays))

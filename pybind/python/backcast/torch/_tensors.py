@@ -13,7 +13,7 @@ from backcast.errors import ArgumentError, ArgumentTypeError
 
 
 def device_of(device: torch.device | str | int | None) -> torch.device:
-    """Return a device on which PyTorch can put tensors here. Refuse any other."""
+    """Return the device. Refuse one on which PyTorch cannot put tensors here."""
     if device is None:
         return torch.device("cpu")
     if isinstance(device, bool) or not isinstance(device, torch.device | str | int):
@@ -36,7 +36,7 @@ def device_of(device: torch.device | str | int | None) -> torch.device:
         if where.type == "cuda":
             found = f"PyTorch finds {torch.cuda.device_count()} CUDA devices here"
             if torch.cuda.device_count() > (where.index or 0):
-                # Such as a forked child, in which CUDA cannot be used.
+                # The device exists, but not for this process, such as a forked child.
                 found = f"CUDA cannot be used here: {error}"
         raise ArgumentError(f'device is {shown!r}, and {found}; give "cpu" or another') from error
     return where
@@ -53,10 +53,10 @@ def array_of(value: Any) -> Any:
 def tensor_of(array: NDArray[Any]) -> torch.Tensor:
     """Return a tensor over the array's memory; the tensor keeps the memory alive.
 
-    Overlapping windows are read-only arrays, which PyTorch warns about. Their tensor is a view of
-    the arena behind them.
+    PyTorch warns about read-only arrays. Overlapping windows are such arrays: their tensor is a
+    view of the writable arena behind them. Other read-only arrays are copied.
     """
-    # Types of `ml_dtypes` have the kind of void, which no other column has.
+    # Types of `ml_dtypes` have the kind "V", which no other column has.
     if array.dtype.kind == "V":
         return _tensor(array, _bits).view(torch.bfloat16)
     return _tensor(array, torch.from_numpy)
@@ -89,7 +89,7 @@ def tensors_of(
     *,
     non_blocking: bool = False,
 ) -> dict[str, Any]:
-    """Return a dict of tensors, nested as `values`; on the CPU without a copy."""
+    """Return a dict of tensors, nested as `values`; without a `device` they share its memory."""
     found: dict[str, Any] = {}
     for key, value in values.items():
         if isinstance(value, dict):
@@ -103,7 +103,7 @@ def tensors_of(
 
 
 class Pinned:
-    """Copies batches to a GPU out of pinned memory, of which there are two sets."""
+    """Copies batches to a GPU through two sets of pinned memory, which take turns."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
