@@ -15,7 +15,7 @@ version = release = backcast.__version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "directives"]
 exclude_patterns = ["README.md"]
-# What README.md is on a forge, index.rst is on the site, with the table of contents added.
+# index.rst includes README.md, the front page on a code forge, and adds the table of contents.
 root_doc = "index"
 
 html_theme = "furo"
@@ -23,11 +23,11 @@ html_title = f"Backcast {release}"
 html_copy_source = False
 html_show_sourcelink = False
 
-# Links to headings as a forge has them: `page.md#a-heading`.
+# Gives headings down to level 3 the anchors that code forges give them: `page.md#a-heading`.
 myst_heading_anchors = 3
 myst_links_external_new_tab = False
 
-# The docstrings are the reference; types that they state in words are not links.
+# The docstrings state the types, in words, so signatures show none.
 autodoc_member_order = "groupwise"
 autodoc_typehints = "none"
 autodoc_default_options = {"members": True, "show-inheritance": True}
@@ -70,11 +70,11 @@ linkcheck_timeout = 20
 def keep_first_line_whole(
     _app: Sphinx, what: str, _name: str, _obj: object, _options: object, lines: list[str]
 ) -> None:
-    """Stop napoleon from taking what precedes a colon in an attribute's first line for a type."""
+    """Keep napoleon from reading text before a colon in an attribute's first line as a type."""
     if what in {"attribute", "property", "data"}:
         lines[:0] = ["..", ""]  # an empty comment is a first line without a colon
 
 
 def setup(app: Sphinx) -> None:
-    """Let the docstrings through before napoleon sees them."""
+    """Register `keep_first_line_whole` to run before napoleon does."""
     app.connect("autodoc-process-docstring", keep_first_line_whole, priority=400)

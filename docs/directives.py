@@ -1,8 +1,8 @@
-"""Parts of the reference that are read from the program itself when the site is built.
+"""Sphinx directives that write parts of the reference from the installed package.
 
-`cli-help`: what every command of `backcast` says about itself. `every-error`: the exceptions and
-warnings of the package. After both, every public name of the package must have its place in the
-reference.
+`cli-help` shows the help text of every command of `backcast`. `every-error` documents the
+exceptions and warnings of the package. A check at the end of the build requires that every public
+name of the package is in the reference.
 """
 
 import re
@@ -25,7 +25,8 @@ from sphinx.environment import BuildEnvironment
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
-#: What users import names from. The adapters are missing: each needs the library that it serves.
+#: Modules whose names must be documented. The adapters are not here: each needs the library that
+#: it adapts.
 PUBLIC = (
     backcast,
     backcast.envs,
@@ -56,26 +57,26 @@ def help_of(*command: str) -> str:
 
 
 def commands_in(text: str) -> list[str]:
-    """Names under the heading Commands of a help text, without `help` itself."""
+    """Return the names under the heading Commands of a help text, without `help` itself."""
     _, found, rest = text.partition("Commands:\n")
     listed = rest.split("\n\n", 1)[0]
     return [name for name in COMMAND.findall(listed) if name != "help"] if found else []
 
 
 class CliHelp(SphinxDirective):
-    """A section with its help text for each command, and below it for each of its own."""
+    """Help text of `backcast`, then a section for each command, nested for its subcommands."""
 
     def run(self) -> list[nodes.Node]:
-        """Render the whole tree of commands."""
+        """Render all commands and subcommands."""
         return [self.block(()), *(self.section((name,)) for name in commands_in(help_of()))]
 
     def block(self, command: tuple[str, ...]) -> nodes.Node:
-        """One help text as it is printed."""
+        """Return a help text as it is printed."""
         text = help_of(*command)
         return nodes.literal_block(text, text, language="text")
 
     def section(self, command: tuple[str, ...]) -> nodes.Node:
-        """One command with those below it."""
+        """Return the section of a command, with the sections of its subcommands."""
         title = " ".join(("backcast", *command))
         section = nodes.section(ids=["-".join(command)], names=[title])
         section += nodes.title(title, title)
@@ -85,10 +86,13 @@ class CliHelp(SphinxDirective):
 
 
 class EveryError(SphinxDirective):
-    """Each error and warning, in the order of the alphabet, by its shortest name."""
+    """Each error and warning except `BackcastError`, in alphabetical order.
+
+    A name that the package itself exports is documented there, others in `backcast.errors`.
+    """
 
     def run(self) -> list[nodes.Node]:
-        """Leave the work to autodoc."""
+        """Render one `autoexception` directive for each name."""
         names = [name for name in backcast.errors.__all__ if name != "BackcastError"]
         modules = ["backcast" if name in backcast.__all__ else "backcast.errors" for name in names]
         found = zip(modules, names, strict=True)
@@ -97,12 +101,12 @@ class EveryError(SphinxDirective):
 
 
 def require_every_name(_app: Sphinx, env: BuildEnvironment) -> None:
-    """Warn, which ends the build, of public names without a place in the reference."""
+    """Warn of each public name that is not in the reference; a warning fails the build."""
     documented = {name for name, *_ in env.domains.python_domain.get_objects()}
     for module in PUBLIC:
         for name in module.__all__:
             full = f"{module.__name__}.{name}"
-            # A name of a subpackage that the package has too is documented once.
+            # An object that the package exports too may be documented under either name.
             shared = getattr(backcast, name, None) is getattr(module, name)
             names = {full, f"backcast.{name}"} if shared else {full}
             if not name.startswith("__") and not names & documented:

@@ -2,8 +2,8 @@
 
     python links.py SITE
 
-Sphinx checks what it understands; this checks what a reader's browser gets: raw HTML and the pages
-that other tools made are in it. Links out of the site are `make docs-links`.
+Sphinx checks only the links of its own sources. This script also checks raw HTML, and links to
+pages of other tools. `make docs-links` checks links out of the site.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 
 class Page(HTMLParser):
-    """Links of a page, and its anchors."""
+    """Parser that collects the links and anchors of a page."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,9 +41,9 @@ def read(path: Path) -> Page:
 
 
 def dead_links(site: Path) -> list[str]:
-    """Every link of the pages that leads nowhere, with its page."""
+    """Return every dead link of the pages, with its page."""
     dead = []
-    # cargo checks its own pages with warnings; ours are checked for what they link to in them.
+    # `cargo doc -D warnings` checks the links in its own pages. Links to them are checked here.
     pages = [page for page in site.rglob("*.html") if site / "rust" not in page.parents]
     for page in pages:
         for link in read(page).links:

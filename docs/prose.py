@@ -1,8 +1,8 @@
-"""Check how prose in Rust, Python and Markdown begins and how long its lines are.
+"""Check how doc comments begin, and how long the lines of Rust, Python and Markdown files are.
 
     python prose.py [ROOT]
 
-A doc comment or docstring must not begin with a word of `BANNED`: it opens with a verb or with a
+A doc comment or docstring must not begin with a phrase of `BANNED`: it opens with a verb or with a
 noun that names the thing. No line may be longer than `COLUMNS`, except rows of tables, code blocks
 and generated results of Markdown, and lines that only a link or a pragma makes too long.
 """

@@ -1,9 +1,10 @@
-"""Draw the pictures of the documentation from what the library does, into a folder.
+"""Draw the diagrams of the documentation into a folder, from rings and panels made here.
 
     python draw.py FOLDER
 
-Every box, number and mask is read back from a ring or panel that is made here, so that a picture
-cannot contradict the code. The drawn files lie beside this one; a test compares them.
+Boxes, numbers and masks of rows are read back from a ring or panel, so that a diagram cannot
+contradict the code. The committed SVG files are in this script's folder; a test compares them with
+freshly drawn ones.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ MODES: tuple[Mode, ...] = ("next_step", "same_step", "disabled")
 
 
 def rows_of(buf: bc.ReplayBuffer, lane: int) -> list[Row]:
-    """Every readable row of a lane, one dict each."""
+    """Return every readable row of a lane, one dict each."""
     low, head = buf.lane_span(lane)
     columns = buf.rows(lane, low, head - low)
     return [{name: column[at] for name, column in columns.items()} for at in range(head - low)]
 
 
 def kind(row: Row) -> str:
-    """Colour a row by its episode, or as a FINAL one."""
+    """Return the fill of a row: `marked` if it is FINAL, else the colour of its episode."""
     return "marked" if row["flags"] & FINAL else f"episode{row['episode'] % 3}"
 
 
@@ -60,7 +61,7 @@ def play(writer: bc.Writer, episode: int, length: int, ends: bool) -> None:
 
 
 def lanes(folder: Path) -> None:
-    """Draw three workers with a lane each, one of them succeeded by another."""
+    """Draw the lanes of three writers; a fourth writer takes over the lane of one of them."""
     drawing = Drawing(
         760,
         224,
@@ -75,7 +76,7 @@ def lanes(folder: Path) -> None:
             for episode, (length, ends) in enumerate(plan):
                 play(worker, episode, length, ends)
                 if plan is plans[2] and episode == 0:
-                    worker.close()  # as a kill would: the kernel frees the lane
+                    worker.close()  # frees the lane, as the kernel does for a killed process
                     worker = buf.writer(autoreset_mode="same_step")
         for lane in range(buf.lanes):
             rows = rows_of(buf, lane)
@@ -112,7 +113,7 @@ def autoreset(folder: Path) -> None:
 
 
 def episode_in(mode: Mode) -> tuple[list[Cell], list[Row]]:
-    """Append in this mode; return what was given to each append, and the rows."""
+    """Append an episode in a mode; return the observations of each append, and the rows."""
     appended: list[Cell] = []
     with bc.ReplayBuffer.create(None, COLUMNS, capacity=30) as buf:
         with buf.writer(autoreset_mode=mode) as writer:
@@ -121,7 +122,7 @@ def episode_in(mode: Mode) -> tuple[list[Cell], list[Row]]:
                 if obs == 3 and mode != "next_step":
                     continue  # o3 came with o2, as final_obs
                 final = 3 if ends and mode != "next_step" else None
-                # The step that only resets has no reward.
+                # In next-step mode the append after an end has no reward: that step only resets.
                 reward = int(obs != 3)
                 writer.append(
                     obs=obs,
@@ -169,7 +170,7 @@ def window(folder: Path) -> None:
 
 
 def reserve(folder: Path) -> None:
-    """Draw a lane that has gone round: what can be read, what is about to be overwritten."""
+    """Draw a lane that reuses its slots: readable rows, and rows about to be overwritten."""
     with bc.ReplayBuffer.create(None, COLUMNS, capacity=24) as buf:
         with buf.writer() as writer:
             play(writer, 0, 66, ends=False)
@@ -248,7 +249,7 @@ def panel(folder: Path) -> None:
 
 
 def draw(folder: Path) -> None:
-    """Draw them all."""
+    """Draw every diagram."""
     for picture in (lanes, autoreset, window, reserve, panel):
         picture(folder)
 

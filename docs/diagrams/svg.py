@@ -1,12 +1,12 @@
-"""A drawing as text: boxes, words and arrows in an SVG that reads well on light and dark pages."""
+"""Write boxes, words and arrows as an SVG that is readable on light and dark pages."""
 
 from __future__ import annotations
 
 from html import escape
 from pathlib import Path
 
-#: Class, its fill on light and on dark pages. The drawing brings its own background along, so that
-#: it can be read also where the page does not follow the system's preference.
+#: CSS class to its fill on light and on dark pages. Each drawing has its own background (`card`),
+#: so that it is readable on pages that do not follow the system's colour scheme.
 FILLS = {
     "card": ("#ffffff", "#1b1f24"),
     "episode0": ("#cfe3ff", "#1f4b7d"),
@@ -34,7 +34,7 @@ def _style() -> str:
 
 
 class Drawing:
-    """Parts of a picture, in the order in which they cover each other."""
+    """SVG elements of a drawing; later ones cover earlier ones."""
 
     def __init__(self, width: int, height: int, alt: str) -> None:
         self.size = (width, height)
@@ -44,7 +44,7 @@ class Drawing:
     def box(
         self, x: float, y: float, width: float, height: float, kind: str, label: str = ""
     ) -> None:
-        """Draw a rectangle of a kind in `FILLS`, dashed where nothing is in it, with its label."""
+        """Draw a rectangle with a fill of `FILLS` and a label; the kind `empty` is dashed."""
         dashed = " dashed" if kind == "empty" else ""
         self.parts.append(
             f'<rect class="{kind}{dashed}" x="{x:g}" y="{y:g}" width="{width:g}" '
@@ -54,22 +54,22 @@ class Drawing:
             self.text(x + width / 2, y + height / 2 + 4.5, label, "middle")
 
     def text(self, x: float, y: float, words: str, kind: str = "") -> None:
-        """Write words that begin at x, or lie around it in the kind `middle`."""
+        """Write words that begin at x, or are centred on it if the kind is `middle`."""
         self.parts.append(f'<text class="{kind}" x="{x:g}" y="{y:g}">{escape(words)}</text>')
 
     def bracket(self, x: float, width: float, y: float, words: str) -> None:
-        """Draw a bracket below a stretch, with words below it."""
+        """Draw a bracket of a width at height y, open to the top, with words below it."""
         self.parts.append(f'<path d="M{x:g} {y:g}v5h{width:g}v-5"/>')
         self.text(x + width / 2, y + 20, words, "middle")
 
     def pointer(self, x: float, y: float, words: str) -> None:
-        """Point down at a place from the words above it."""
+        """Draw an arrow that points down at (x, y), with words above it."""
         self.text(x, y - 18, words, "middle")
         self.parts.append(f'<path d="M{x:g} {y - 14:g}v10"/>')
         self.parts.append(f'<path class="head" d="M{x - 4:g} {y - 7:g}h8l-4 7z"/>')
 
     def save(self, path: Path) -> None:
-        """Write the file."""
+        """Write the drawing to an SVG file."""
         width, height = self.size
         body = "\n".join(self.parts)
         path.write_text(

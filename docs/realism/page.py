@@ -1,4 +1,4 @@
-"""Write the page and the plots of the realism battery from its JSON.
+"""Write the page and the plots of the realism battery from its JSON report.
 
     python docs/realism/page.py docs/realism/normal.json
 
@@ -135,12 +135,12 @@ half the seeds inside the band.
 
 
 def number(value: float | None) -> str:
-    """Print three significant digits, or a dash for what could not be measured."""
+    """Format three significant digits, or a dash for a value that could not be measured."""
     return "-" if value is None else f"{value:.3g}"
 
 
 def band(fact: dict[str, Any]) -> str:
-    """Print the values that pass."""
+    """Format the band of values that pass."""
     low, high = fact["band"]["low"], fact["band"]["high"]
     if low is not None and 0 < low < 1e-300:
         return "> 0"
@@ -152,7 +152,7 @@ def band(fact: dict[str, Any]) -> str:
 
 
 def table(report: dict[str, Any]) -> str:
-    """Make a row of each fact."""
+    """Format the facts as a Markdown table with one row per fact."""
     lines = [
         "| fact | statistic | band | median | inside | verdict | source |",
         "|---|---|---|---|---|---|---|",
@@ -167,7 +167,7 @@ def table(report: dict[str, Any]) -> str:
 
 
 def misses(report: dict[str, Any]) -> str:
-    """Say in words which facts miss, and by how much."""
+    """Format a list of the facts that miss, with their medians and bands."""
     missed = [fact for fact in report["facts"] if fact["verdict"] == "miss"]
     if not missed:
         return "\nNo fact misses.\n"
@@ -180,12 +180,12 @@ def misses(report: dict[str, Any]) -> str:
 
 
 def columns(points: list[dict[str, float]], x: str = "x", y: str = "y") -> tuple[Any, Any]:
-    """Split points into two lists."""
+    """Return the x values and the y values of points as two lists."""
     return [point[x] for point in points], [point[y] for point in points]
 
 
 def plot(report: dict[str, Any], path: Path) -> None:
-    """Draw the four pictures into one file that is equal for equal reports."""
+    """Draw four plots into one SVG file, whose bytes depend on the report alone."""
     plt.rcParams.update({"svg.hashsalt": "backcast", "svg.fonttype": "none", "font.size": 9})
     curves = report["curves"]
     figure, axes = plt.subplots(2, 2, figsize=(9, 6.5), layout="constrained")
@@ -231,7 +231,7 @@ def plot(report: dict[str, Any], path: Path) -> None:
 
 
 def main() -> None:
-    """Write page and plots of the file named on the command line."""
+    """Write the page and the plots of the report named on the command line."""
     if len(sys.argv) != 2:
         sys.exit(f"usage: {Path(sys.argv[0]).name} FACTS.json")
     source = Path(sys.argv[1]).resolve()

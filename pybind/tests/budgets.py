@@ -1,8 +1,8 @@
-"""Budgets of property tests, divided for a quick run."""
+"""Number of cases of property tests, which an environment variable reduces for a quick run."""
 
 import os
 
 
 def budget(full: int) -> int:
-    """Return `full` cases divided by the variable `BACKCAST_BUDGET`, and at least 1."""
+    """Return the number of cases: `full` divided by `BACKCAST_BUDGET`, and at least 1."""
     return max(1, full // int(os.environ.get("BACKCAST_BUDGET", "1")))

@@ -22,11 +22,11 @@ Child = subprocess.Popen[str]
 
 
 def pytest_configure() -> None:
-    """Have children take the default action of signals that these tests were started to ignore.
+    """Give children the default action of signals that the test process was started to ignore.
 
-    ``nohup``, the ``&`` of a script and some runners of jobs start programs with signals ignored,
-    and a program hands that on to its children. A signal that it handles has the default action
-    there. The tests themselves still do not end when a terminal is closed.
+    ``nohup``, the ``&`` of a script and some job runners start programs with signals ignored, and
+    children inherit that. A handled signal has its default action in a child. The handlers of
+    SIGHUP, SIGQUIT and SIGTERM do nothing, so closing the terminal still does not end the tests.
     """
     handlers: dict[signal.Signals, Callable[[int, FrameType | None], None] | signal.Handlers] = {
         signal.SIGCHLD: signal.SIG_DFL,
@@ -46,7 +46,7 @@ def _go_on(_number: int, _frame: FrameType | None) -> None:
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    """Give a directory of this test's own, and assert that the test leaves nothing in it."""
+    """Yield a private directory; assert that the test leaves no object or non-empty file in it."""
     shared = Path("/dev/shm")
     parent = shared if shared.is_dir() else None
     path = Path(tempfile.mkdtemp(prefix="backcast-test-", dir=parent))
@@ -60,7 +60,7 @@ def place() -> Iterator[Path]:
 
 @pytest.fixture
 def start(place: Path) -> Iterator[Callable[..., Child]]:
-    """Give a function that runs Python code in a child which sees the private directory."""
+    """Yield a function that runs Python code in a child with `BACKCAST_DIR` set to `place`."""
     children: list[Child] = []
 
     def run(code: str, *arguments: str) -> Child:
@@ -100,5 +100,5 @@ def panel_file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def panel(panel_file: Path) -> bc.Panel:
-    """Load these prices, the index as a macro ticker."""
+    """Load the prices of `panel_file`, with the index as a macro ticker."""
     return bc.Panel.from_csv(panel_file, macro=["IDX"])

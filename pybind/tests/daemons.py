@@ -1,4 +1,4 @@
-"""A daemon for a test: `backcast serve` in a process, ready when it is returned."""
+"""A daemon for a test: `backcast serve` in a child process, yielded once it is ready."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The facts of an error message: names, values and limits, whatever words stand around them."""
+"""Checks that an error message states names, values and limits, whatever its wording."""
 
 from __future__ import annotations
 

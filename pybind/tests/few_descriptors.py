@@ -1,7 +1,7 @@
-"""Program: makes each public call with 0, 1, 2, ... free descriptors, until it succeeds.
+"""Program: makes public calls with 0, 1, 2, ... free descriptors, each until it succeeds.
 
-Prints a line of JSON per call: what happened at each number of free descriptors, and the result
-with all of them. Arguments: a directory for shared memory, and one for files.
+Prints a line of JSON per call: the outcome at each number of free descriptors. The last one is the
+result of the call. Arguments: a directory for shared memory, and one for files.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import backcast as bc
 import numpy as np
 
 MOST = 64
-"""Free descriptors with which every call succeeds."""
+"""Upper limit of free descriptors to try; every call succeeds with fewer."""
 COLUMNS: dict[str, Any] = {"obs": ("f4", (4,)), "action": "i4", "reward": "f4"}
 
 
@@ -30,9 +30,9 @@ class _Closes(Protocol):
 
 @contextmanager
 def few(free: int) -> Iterator[None]:
-    """Leave as many free descriptors."""
+    """Limit this process to `free` more descriptors."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # The lowest free number: those below are in use, and no higher one is.
+    # The lowest free descriptor: all below it are in use, and none above it is.
     first = os.open(os.devnull, os.O_RDONLY)
     os.close(first)
     resource.setrlimit(resource.RLIMIT_NOFILE, (first + free, before[1]))
@@ -48,7 +48,7 @@ def opened() -> int:
 
 
 def tried(call: Callable[[], Any], free: int) -> dict[str, Any]:
-    """Call with few free descriptors, and say what came of it."""
+    """Call with `free` free descriptors, and return the outcome."""
     before = opened()
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
@@ -64,7 +64,7 @@ def tried(call: Callable[[], Any], free: int) -> dict[str, Any]:
 
 
 def closed(handle: _Closes) -> str:
-    """Close a handle that was made."""
+    """Close a handle, and return the name of its type."""
     with closing(handle):
         return type(handle).__name__
 
@@ -86,7 +86,7 @@ def ring(place: Path) -> bc.ReplayBuffer:
 
 
 def remnant(place: Path) -> None:
-    """Put what a killed creator leaves where `gc` finds it."""
+    """Make a directory like one that a killed creator leaves, for `gc` to remove."""
     base = next(place.glob("backcast-*"))
     left = base / ".building-1"
     left.mkdir(0o700, exist_ok=True)
@@ -94,13 +94,13 @@ def remnant(place: Path) -> None:
 
 
 def tables(buf: bc.ReplayBuffer) -> list[str]:
-    """Close a loaded ring; give the names of its tables."""
+    """Close a loaded ring, and return the names of its tables."""
     with closing(buf):
         return sorted(table["name"] for table in buf.stats()["tables"])
 
 
 def calls(place: Path, files: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Give each call by its name, those last that take away what others need."""
+    """Yield each call with its name; calls that remove what others need come last."""
     buf = ring(place)
     weights = {"w": np.ones(8, "f4")}
     params = bc.Params.create("policy", weights, dir=place)
@@ -174,9 +174,8 @@ def calls(place: Path, files: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
 
 
 def main() -> None:
-    """Make every call, and print what came of it."""
+    """Make every call, and print its outcomes."""
     place, files = map(Path, sys.argv[1:])
-    # Modules that a call imports late are read with all descriptors.
     for name, call in calls(place, files):
         tries = []
         for free in range(MOST):

@@ -1,4 +1,4 @@
-"""Whether a call lets other threads run, seen without a clock."""
+"""Detection of calls that release the interpreter, without a clock."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from collections.abc import Callable
 def others_run(call: Callable[[], object], times: int = 500) -> bool:
     """Call repeatedly until another thread has run, or a limit is reached; return whether it has.
 
-    Nobody is made to give the interpreter up meanwhile: the other thread runs if the call does.
+    The switch interval is so long that Python switches no threads by itself: the other thread runs
+    only if the call releases the interpreter.
     """
-    # What a first call imports or makes for good may release the interpreter too.
+    # The first call may also release the interpreter for imports or lasting allocations.
     call()
     gate, ran = threading.Lock(), threading.Event()
 

@@ -32,7 +32,7 @@ try:
 except bc.errors.MissingExtraError as error:
     print(error)
 """
-    # Where other libraries are missing too, those are named.
+    # The error may name another library that is missing too.
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     wanted = "pip install jax" if module == "jax" else f"pip install 'backcast[{extra}]'"
     assert wanted in done.stdout
@@ -102,7 +102,7 @@ for batch in forms:
             assert np.array_equal(mine, theirs) and not np.shares_memory(mine, theirs)
 again = registered["build"](registered["plain"](drawn)[1], leaves)
 assert type(again) is bc.Batch
-# Leave an array of JAX as it is: it is not one of NumPy.
+# A value that is no NumPy array is passed on unchanged.
 on_device = bc.Batch(reward=object())
 assert registered["plain"](on_device)[0] == [on_device["reward"]]
 print("as registered")
@@ -110,7 +110,7 @@ print("as registered")
 
 
 def test_jax_gets_copies_of_the_arrays_of_every_batch() -> None:
-    # A stand-in for JAX: what it calls is registered by this package.
+    # A stand-in for JAX records what this package registers.
     done = subprocess.run(
         [sys.executable, "-c", JAX], capture_output=True, text=True, check=False, timeout=120
     )

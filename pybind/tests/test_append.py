@@ -164,7 +164,7 @@ def test_an_observation_column_by_role_has_a_next(place: Path) -> None:
 
 
 def objects(*entries: object) -> np.ndarray[Any, np.dtype[np.object_]]:
-    """Make Gymnasium's object array."""
+    """Make an object array of entries, a form of Gymnasium's `final_obs`."""
     array = np.full(len(entries), None, object)
     array[:] = list(entries)
     return array
@@ -201,7 +201,7 @@ def test_final_obs_is_taken_in_every_form(place: Path, mode: Mode, final_obs: ob
 
 
 class Wrong(enum.Enum):
-    """An enum of no mode."""
+    """An enum whose member is no autoreset mode."""
 
     SOMETIMES = 1
 
@@ -330,7 +330,7 @@ def test_a_restart_begins_an_episode_that_does_not_continue_the_row_before(place
 @pytest.mark.parametrize("lanes", [1, 3])
 @pytest.mark.parametrize("width", [1, 47, 48, 84, 350, 1024, 1764])
 def test_rows_of_every_width_come_back_after_laps(place: Path, width: int, lanes: int) -> None:
-    """A prefetch changes nothing, at the end of a lane as elsewhere."""
+    """The writer's prefetch changes no row, also where a lane wraps around."""
     schema = {"obs": ("f4", (width,)), "reward": "f4"}
     go_on, each = np.zeros(lanes, bool), np.arange(lanes, dtype=np.float32)[:, None]
     obs = [np.arange(width, dtype=np.float32) + 1000 * t + each for t in range(300)]

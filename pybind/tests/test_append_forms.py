@@ -1,7 +1,7 @@
-"""Values of an append are stored alike however they are given.
+"""The form in which a value is passed does not change the row that an append stores.
 
-Arrays and numbers that need no conversion take a shortcut; lists never do, so what a list stores is
-what everything else is compared with.
+Arrays and numbers that need no conversion take the fast path of arguments. Lists never do, so the
+row of a list is the reference.
 """
 
 import inspect
@@ -27,11 +27,11 @@ FORMS: dict[str, Callable[[np.generic], object]] = {
 
 
 class Labelled(np.ndarray):
-    """An array that is more than an array."""
+    """A subclass of `ndarray`."""
 
 
 def values(dtype: str) -> list[np.generic]:
-    """Extremes of a dtype, and something in between."""
+    """Return the extremes of a dtype and a value between them; for floats also inf and NaN."""
     kind = np.dtype(dtype)
     if kind.kind == "b":
         return [np.bool_(False), np.bool_(True)]
@@ -43,7 +43,7 @@ def values(dtype: str) -> list[np.generic]:
 
 
 def stored(schema: Mapping[str, Any], **given: object) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """The row that an append makes, and the index that it returns."""
+    """Return the row that an append stores, and the index that it returns."""
     with bc.ReplayBuffer.create(None, schema, capacity=8) as buf, buf.writer() as writer:
         index = writer.append(**given, terminated=False, truncated=False)
         return buf.rows(0, 0, 1), index
@@ -118,7 +118,8 @@ def test_an_end_is_seen_in_every_form_of_a_boolean(flag: ArrayLike) -> None:
             writer.append(obs=1.0, next_obs=2.0, terminated=terminated, truncated=truncated)
             writer.restart()
         flags = buf.rows(0, 0, 6)["flags"]
-        assert flags.tolist() == [2, 4, 0, 4, 9, 4]  # truncated, FINAL, cut, and terminated
+        # Truncated, FINAL, no end, FINAL of the restart, GAP and terminated, FINAL.
+        assert flags.tolist() == [2, 4, 0, 4, 9, 4]
 
 
 def test_lines_with_other_keywords_in_another_order_take_turns() -> None:

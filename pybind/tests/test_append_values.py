@@ -1,4 +1,4 @@
-"""Which values of another dtype a row takes: nothing is lost without a word."""
+"""Values of another dtype in a row: overflows are refused, and fractions for integers."""
 
 from __future__ import annotations
 

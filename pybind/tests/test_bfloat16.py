@@ -19,7 +19,7 @@ COLUMNS: dict[str, Any] = {
     "reward": "f4",
     "state": ("bfloat16", (3,)),
 }
-# Singles that bfloat16 can hold, with an infinity and a negative zero.
+# Float32 values that bfloat16 holds exactly, with infinities and a negative zero.
 VALUES = np.array([[0.5 * t, -1.0 - t, 2.0**t] for t in range(12)], "f4")
 VALUES[3] = [np.inf, -0.0, -np.inf]
 

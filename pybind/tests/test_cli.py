@@ -1,4 +1,4 @@
-"""The command line as the wheel installs it."""
+"""The command line of the Python package."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from backcast import cli
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run `python -m backcast`."""
+    """Run `python -m backcast` with arguments."""
     command = [sys.executable, "-m", "backcast", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 

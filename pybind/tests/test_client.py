@@ -1,4 +1,4 @@
-"""Asking the daemon from Python."""
+"""Requests to the daemon from Python, through `Client`."""
 
 from __future__ import annotations
 
@@ -292,7 +292,7 @@ def test_a_daemon_that_was_restarted_is_asked_again(place: Path) -> None:
 
 @pytest.fixture
 def mute(tmp_path: Path) -> socket.socket:
-    """Listen, and send nothing."""
+    """Return a socket that listens and sends nothing."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(tmp_path / "mute"))
     listener.listen(8)
@@ -329,7 +329,7 @@ def test_ctrl_c_ends_the_wait(
     with mute:
         asked, _ = mute.accept()
         with asked:
-            # The request is out: what follows is the wait for its answer.
+            # The client has sent its request, and waits for the answer.
             assert asked.recv(1)
             child.send_signal(signal.SIGINT)
             _, printed = child.communicate(timeout=60)

@@ -69,7 +69,7 @@ def test_type_checkers_and_tools_find_their_files(name: str) -> None:
 def test_every_recorded_file_is_what_the_record_says() -> None:
     checked = 0
     for file in DISTRIBUTION.files or []:
-        # An editable installation rewrites where it came from after it has recorded it.
+        # An editable installation rewrites `direct_url.json` after its hash was recorded.
         if file.hash is None or file.name == "direct_url.json":
             continue
         digest = hashlib.new(file.hash.mode, Path(file.locate()).read_bytes()).digest()
@@ -79,7 +79,7 @@ def test_every_recorded_file_is_what_the_record_says() -> None:
 
 
 def test_the_native_module_names_no_folder_of_the_machine_that_built_it() -> None:
-    """Panics name their file; a released one must not name its builder's home as well."""
+    """Panics name source files; those of a released module must not name the builder's home."""
     record = {str(file): file for file in DISTRIBUTION.files or []}
     native = record.get("backcast/_native.abi3.so")
     if native is None:

@@ -1,4 +1,4 @@
-"""Docstrings of everything public: present, numpydoc, in step with signatures, and they run."""
+"""Public docstrings exist, follow numpydoc, match the signatures, and have examples that run."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CANNOT_FAIL = {
 
 
 def public() -> Iterator[tuple[str, Any]]:
-    """Give every public thing, and the members of its classes."""
+    """Yield public functions and classes, and the members of these classes, by name."""
     parts = [(name, getattr(bc, name)) for name in bc.__all__ if name != "__version__"]
     parts += [(name, getattr(types, name)) for name in types.__all__]
     parts += [(f"errors.{name}", getattr(errors, name)) for name in errors.__all__]
@@ -79,7 +79,7 @@ CALLABLES = {
 
 
 def sections(thing: object) -> dict[str, list[Any]]:
-    """Parse a docstring; sections by kind."""
+    """Return the sections of a docstring by kind."""
     parsed = griffe.Docstring(inspect.getdoc(thing) or "", lineno=1).parse("numpy")
     found: dict[str, list[Any]] = {}
     for section in parsed:
@@ -88,7 +88,7 @@ def sections(thing: object) -> dict[str, list[Any]]:
 
 
 def returned() -> dict[str, str]:
-    """Read from the stub what every native callable returns."""
+    """Return the return annotation of every native callable, read from the stub."""
     found = {}
     for node in ast.parse(STUB.read_text()).body:
         if isinstance(node, ast.FunctionDef) and node.returns:
@@ -117,7 +117,7 @@ def test_everything_public_has_a_summary_and_known_sections(name: str) -> None:
 
 
 SETTINGS = [name for name, thing in CALLABLES.items() if is_typeddict(thing)]
-# A batch is a dict, whose constructor takes what dict takes, and so are settings by name.
+# `Batch` and the typed dicts are constructed like `dict`: they have no parameters to document.
 WITH_SIGNATURE = sorted(CALLABLES.keys() - {"Batch", *SETTINGS})
 
 
@@ -147,9 +147,10 @@ def test_settings_by_name_are_documented_as_attributes(name: str) -> None:
 
 
 def defaults(name: str) -> Iterator[tuple[str, Any, Any]]:
-    """Give the parameters whose default is documented, with that of the docs and the real one.
+    """Yield the parameters with a documented default: name, documented default, real default.
 
-    The first of some choices is their default. A default of None stands for a rule.
+    The first of several choices is the documented default. A real default of None stands for a
+    rule, and is left out.
     """
     signature = inspect.signature(CALLABLES[name])
     [documented] = sections(CALLABLES[name]).get("parameters", [[]])
@@ -162,7 +163,7 @@ def defaults(name: str) -> Iterator[tuple[str, Any, Any]]:
 @pytest.mark.parametrize("name", WITH_SIGNATURE)
 def test_documented_defaults_are_those_of_the_signature(name: str) -> None:
     for parameter, documented, real in defaults(name):
-        # Parameters that share an entry have a default each: `alpha, eps : float, default 1 and 2`.
+        # An entry of two parameters documents two defaults: `alpha, eps : float, default 1 and 2`.
         values = [ast.literal_eval(value) for value in documented.split(" and ")]
         assert real in values, f"{parameter} is {real!r}, and {documented} in the docs"
 

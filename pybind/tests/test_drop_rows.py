@@ -27,7 +27,7 @@ def play(writer: bc.Writer, episodes: int, length: int = 5) -> None:
 
 
 def in_another_process(code: str, *args: str, run_by: Sequence[str] = ()) -> list[int]:
-    """Runs ``code``, which attaches the ring ``args[0]``, and returns what it prints as JSON."""
+    """Run ``code``, which attaches the ring ``args[0]``, and return the JSON that it prints."""
     program = f"import json, sys\nimport backcast as bc\n{code}"
     done = subprocess.run(
         [*run_by, sys.executable, "-c", program, *args],
@@ -143,7 +143,7 @@ def test_stats_show_the_first_row_that_was_not_dropped() -> None:
 
 
 def test_a_process_that_may_not_write_the_marks_is_refused() -> None:
-    """Root may write every file, so the process runs without that capability."""
+    """Root may write every file, so as root the process runs without that capability."""
     as_others = ["setpriv", "--bounding-set=-dac_override"] if os.geteuid() == 0 else []
     if as_others and shutil.which("setpriv") is None:
         pytest.skip("needs setpriv to drop a capability of root")

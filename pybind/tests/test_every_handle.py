@@ -44,15 +44,15 @@ class Kind:
     uses: dict[str, Callable[[Any], object]]
     """Every use that needs an open handle."""
     once_closed: str
-    """The method that makes another one, as a message names it."""
+    """Method that makes another handle, as the error of a closed one names it; or empty."""
     unless_pickled: str | None = None
-    """The class to pickle instead of one that cannot be; none if it can."""
+    """Class to pickle instead of this one; None if this one can be pickled."""
     copied_by_forks: bool = False
     """Whether a forked child has a copy of its own, which it may use."""
 
 
 def params_of(buf: bc.ReplayBuffer) -> bc.Params:
-    """Open parameters beside a ring, with a version."""
+    """Open parameters in the directory of a ring, and publish a version if there is none."""
     like = {"w": np.zeros(3, "f4")}
     assert buf.path is not None
     base = Path(buf.path).parents[1]
@@ -235,7 +235,7 @@ PICKLED = [name for name, kind in KINDS.items() if kind.unless_pickled is None]
 
 @dataclass
 class Scene:
-    """A ring and a panel, a handle of every kind, and the code that closes them."""
+    """A ring, a panel, and a handle of every kind."""
 
     buf: bc.ReplayBuffer
     panel: bc.Panel
@@ -268,7 +268,7 @@ def test_the_table_has_every_public_class_that_holds_something() -> None:
     public = {name for name in bc.__all__ if hasattr(getattr(bc, name), "close")}
     public |= {f"types.{name}" for name in types.__all__ if hasattr(getattr(types, name), "close")}
     public |= {f"envs.{name}" for name in envs.__all__ if hasattr(getattr(envs, name), "close")}
-    # A client holds nothing: its tests are with the daemon's.
+    # A client holds no object; `test_client.py` has its tests.
     assert public - {"Client"} == set(KINDS)
 
 
@@ -311,7 +311,7 @@ def test_a_handle_goes_with_its_last_reference(scene: Scene, name: str) -> None:
     assert held() == before
 
 
-# Ways to fork, of which Python knows the first alone.
+# Ways to fork. Python runs its own fork handlers only for the first one.
 FORKS: dict[str, Callable[[], int]] = {
     "by Python": os.fork,
     "by the C library": ctypes.PyDLL(None).fork,
@@ -324,7 +324,7 @@ def test_a_forked_child_gets_a_remedy_and_leaves_the_parents_handles_open(
 ) -> None:
     read, write = os.pipe()
     with warnings.catch_warnings():
-        # Forking beside other threads is what Python warns of, and what is tested here.
+        # Python warns of a fork beside other threads, which this test makes on purpose.
         warnings.simplefilter("ignore", DeprecationWarning)
         pid = fork()
     if pid == 0:
@@ -351,7 +351,7 @@ def test_a_forked_child_gets_a_remedy_and_leaves_the_parents_handles_open(
 
 
 def complaints_of_a_child(scene: Scene, name: str) -> Iterator[str]:
-    """Use a handle of the parent in every way, and return the deviations."""
+    """Use a handle of the parent in every way, and yield the deviations."""
     handle = scene.handles[name]
     if KINDS[name].copied_by_forks:
         for use in KINDS[name].uses.values():
@@ -370,7 +370,7 @@ def complaints_of_a_child(scene: Scene, name: str) -> Iterator[str]:
 
 
 def answer(handle: Any, name: str, to: Connection) -> None:  # noqa: ANN401 - any handle
-    """Use a handle that came as a pickle, in another process."""
+    """Use an unpickled handle in every way, and send its repr to the parent."""
     for use in KINDS[name].uses.values():
         use(handle)
     to.send(repr(handle))
@@ -407,12 +407,12 @@ def test_handles_of_one_process_name_the_alternative(
 
 
 def asleep(child: Child, ring: Path) -> bool:
-    """Whether a process has announced that it sleeps until rows are published."""
+    """Return whether a process has announced that it sleeps until rows are published."""
     return bool((ring / "ring.rdr").read_bytes()[128 + 4])
 
 
 def drawing(child: Child, ring: Path) -> bool:
-    """Whether a thread draws ahead."""
+    """Return whether the child has a second thread, such as the one that draws ahead."""
     return len(list(Path(f"/proc/{child.pid}/task").iterdir())) > 1
 
 
@@ -438,7 +438,7 @@ def test_ctrl_c_ends_what_waits(
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "ring = bc.ReplayBuffer.attach('walk')\n"
         "s = ring.sampler(seed=1)\n"
-        # NumPy has threads of its own, so the interrupt may come before the first draw.
+        # NumPy may have threads of its own, so the interrupt may come before the first draw.
         "try:\n"
         "    print('ready', flush=True)\n"
         f"    {code}\n"

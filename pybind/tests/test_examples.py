@@ -1,4 +1,4 @@
-"""The programs in examples/ run unchanged and leave no files."""
+"""The programs in examples/ run unchanged and leave no files in shared memory."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
-# Those that need PyTorch are run by tests/adapters.
+# tests/adapters runs the examples that need PyTorch.
 PROGRAMS = [
     path for path in sorted(EXAMPLES.glob("*.py")) if "import torch" not in path.read_text()
 ]
@@ -21,7 +21,7 @@ PROGRAMS = [
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=[program.stem for program in PROGRAMS])
 def test_an_example_ends_well_and_leaves_no_shared_memory(program: Path, tmp_path: Path) -> None:
-    # The watchdog ends a hang; how long the example takes is not judged.
+    # The timeout only ends a hang; the test does not judge the duration.
     ran = subprocess.run(
         [sys.executable, "-W", "error", program],
         env={**os.environ, "BACKCAST_DIR": str(tmp_path)},
@@ -39,7 +39,7 @@ def test_an_example_ends_well_and_leaves_no_shared_memory(program: Path, tmp_pat
 def rust_learner() -> str:
     """Build the Rust example, or find what `cargo test` built: same profile, same packages."""
     assert shutil.which("cargo"), "the Rust example needs cargo"
-    # The packages that the Rust tests are built of, so that nothing is compiled for this alone.
+    # The same packages as `make test` builds, so that no package is compiled again.
     others = ["backcast-layout", "backcast-benches"]
     packages = ["--workspace", *(f"--exclude={name}" for name in others), "--examples"]
     built = subprocess.run(

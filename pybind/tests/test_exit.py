@@ -1,4 +1,4 @@
-"""A program that ends normally leaves nothing in shared memory, whatever its threads still have."""
+"""A program that ends normally leaves nothing in shared memory, whatever its threads hold."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ THREADS = {
     "parameters": "run(keep, params)",
     "a view of parameters": "params.publish({'w': np.ones(3, 'f4')}); run(keep, params.view())",
     "a loop that appends": (
-        # Arrays of the columns' dtypes: NumPy has nothing to cast, and holds the interpreter.
+        # Arrays of the columns' dtypes need no cast, in which CPython 3.11 may abort at exit.
         "row = {'obs': np.zeros((), 'f4'), 'reward': np.ones((), 'f4')}\n"
         "def act(writer):\n"
         "    started.set()\n"
@@ -78,7 +78,7 @@ THREADS = {
 
 @pytest.fixture
 def program(start: Callable[..., Child]) -> Callable[[str], str]:
-    """Give a function that runs a program to its end, and returns its output."""
+    """Return a function that runs a program to its end and returns its output."""
 
     def run(code: str) -> str:
         child = start(START + code + "\nprint('done')")

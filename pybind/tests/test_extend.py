@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from facts import missing
 
-# Random rows do not look like those of an environment.
+# The writer warns because random rows contradict the autoreset mode.
 pytestmark = pytest.mark.filterwarnings("ignore::backcast.errors.WriterWarning")
 
 COLUMNS = {"obs": {"x": ("f4", (3,)), "n": "i4"}, "reward": "f4"}
@@ -21,7 +21,7 @@ MODES: list[Mode] = ["next_step", "same_step", "disabled"]
 
 @pytest.fixture
 def make(place: Path) -> Iterator[Callable[..., bc.ReplayBuffer]]:
-    """Rings that are closed when the test ends."""
+    """Yield a function that makes rings, which are closed when the test ends."""
     made: list[bc.ReplayBuffer] = []
 
     def ring(lanes: int = 1, lane_policy: Literal["block", "fail"] = "block") -> bc.ReplayBuffer:
@@ -39,7 +39,7 @@ def make(place: Path) -> Iterator[Callable[..., bc.ReplayBuffer]]:
 
 
 def steps(count: int, lanes: int, seed: int = 0) -> dict[str, Any]:
-    """Steps whose every value is another, about one in ten the last of its episode."""
+    """Make steps with distinct values in each column; about one in seven ends its episode."""
     draws = np.random.default_rng(seed)
     first = 10_000 * seed
 
@@ -70,13 +70,13 @@ def given(values: dict[str, Any], mode: Mode) -> dict[str, Any]:
 
 
 def contents(buf: bc.ReplayBuffer) -> list[dict[str, Any]]:
-    """Every readable row of every lane."""
+    """Return every readable row of every lane."""
     spans = [(lane["head"] - lane["rows"], lane["rows"]) for lane in buf.stats()["lane_stats"]]
     return [buf.rows(lane, start, length) for lane, (start, length) in enumerate(spans)]
 
 
 def equal(one: bc.ReplayBuffer, other: bc.ReplayBuffer) -> None:
-    """Compare the rows of two rings."""
+    """Assert that two rings have equal rows."""
     for here, there in zip(contents(one), contents(other), strict=True):
         np.testing.assert_equal(here, there)
 
@@ -91,7 +91,7 @@ def test_many_steps_at_once_are_the_same_rows_as_one_by_one(
         one.writer(lanes=lanes, autoreset_mode=mode) as append,
         many.writer(lanes=lanes, autoreset_mode=mode) as extend,
     ):
-        # Over the end of the lanes; the third call and all after it find their keywords known.
+        # Together the calls append more rows than a lane holds.
         for seed, count in enumerate([5, 64, 1, 17, 300, 64]):
             values = given(steps(count, lanes, seed), mode)
             expected = [append.append(**part(values, at)) for at in range(count)]

@@ -1,7 +1,7 @@
-"""Each public call with too few free descriptors fails as a whole, says so, and loses nothing.
+"""A public call with too few free descriptors fails as a whole, says so, and loses nothing.
 
-What the system refuses says nothing about the content of a file: it is a `StorageError`, which
-never advises to remove or restore anything.
+A refusal by the system says nothing about the content of a file: it raises `StorageError`, whose
+message never advises to remove or restore anything.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ RESULTS: dict[str, Any] = {
     "gc": [".building-1"],
     "remove": "walk",
 }
-"""Results that would be shorter if a part were left out without a word."""
+"""Expected results, which would be shorter if a call silently left out a part."""
 
 
 @pytest.fixture(scope="module")
 def calls(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
-    """Run the program; give what came of each call with 0, 1, 2, ... free descriptors."""
+    """Run the program; return the outcomes of each call with 0, 1, 2, ... free descriptors."""
     place = tmp_path_factory.mktemp("shared")
     files = tmp_path_factory.mktemp("files")
     ran = subprocess.run(

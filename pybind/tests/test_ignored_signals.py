@@ -1,4 +1,4 @@
-"""Tests that were started with signals ignored, as `nohup` does it, pass too."""
+"""Tests pass also if they are started with signals ignored, as by `nohup`."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ IGNORED = 'trap \'\' HUP INT QUIT TERM; exec "$0" "$@"'
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 def test_children_of_tests_ignore_no_signal(tmp_path: Path) -> None:
-    """The tests of a folder with the same configuration show what their children ignore."""
+    """Run a test with the same `conftest.py`, which checks the signals that its child ignores."""
     test = tmp_path / "test_child.py"
     test.write_text(
         "import subprocess\n"
         "def test_child():\n"
         "    said = subprocess.run(['cat', '/proc/self/status'], capture_output=True, text=True)\n"
         "    [mask] = [line for line in said.stdout.splitlines() if line.startswith('SigIgn')]\n"
-        # The C library ignores signals of its own, from 32 on, in some children.
+        # Signals from 32 on are not checked: the C library ignores some of them in children.
         "    assert int(mask.split()[1], 16) & 0x7FFFFFFF == 0, mask\n"
     )
     (tmp_path / "conftest.py").write_text((TESTS / "conftest.py").read_text())
@@ -40,7 +40,7 @@ def test_children_of_tests_ignore_no_signal(tmp_path: Path) -> None:
 
 
 def test_signals_end_a_fleet_of_a_program_that_tests_start_under_nohup() -> None:
-    """The ends of fleets are those of the action of each signal in the child."""
+    """Run the tests of signals that end a fleet, whose program must not ignore them."""
     test = TESTS / "fleet" / "test_fleet_ends.py"
     wanted = "test_a_signal_leaves_the_block_and_stops_all_actors"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(test)]

@@ -1,4 +1,4 @@
-"""`import backcast` loads itself and NumPy, nothing else."""
+"""`import backcast` loads NumPy, its own modules, `__future__` and `atexit`, nothing else."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 OURS = {
     "__future__",
-    # A part of the interpreter, without a file.
+    # Built into the interpreter.
     "atexit",
     "backcast",
     "backcast._batch",
@@ -20,15 +20,15 @@ OURS = {
     "backcast._trees",
     "backcast.errors",
 }
-"""Every module that may be imported beyond what `import numpy` brings, and why there are no more:
+"""Modules that `import backcast` adds to those of `import numpy`.
 
-what else the package needs (argparse, inspect, gymnasium, matplotlib, ...) is imported where it is
-used, since a worker process pays for every import once per start.
+The package imports all others (argparse, inspect, gymnasium, matplotlib, ...) where it uses them,
+because every worker process pays for imports at its start.
 """
 
 
 def imported(code: str) -> set[str]:
-    """Run code in a fresh interpreter after `import numpy`; give the modules that it added."""
+    """Run code in a fresh interpreter after `import numpy`; return the modules that it adds."""
     script = (
         f"import sys, numpy; before = set(sys.modules); {code}; "
         "print(*sorted(set(sys.modules) - before))"

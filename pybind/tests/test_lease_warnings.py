@@ -34,7 +34,7 @@ def ring(place: Path) -> Iterator[bc.ReplayBuffer]:
 
 
 def fill(ring: bc.ReplayBuffer, rows: int) -> int:
-    """Append rows, and return how many a lease made the writer drop. It says nothing of them."""
+    """Append rows without the writer's lease warnings; return how many rows a lease dropped."""
     with warnings.catch_warnings(), ring.writer() as writer:
         warnings.filterwarnings("ignore", "lane 0 waited", bc.errors.LeaseWarning)
         for _ in range(rows):
@@ -43,7 +43,7 @@ def fill(ring: bc.ReplayBuffer, rows: int) -> int:
 
 
 def around(ring: bc.ReplayBuffer) -> int:
-    """Append so many rows that a lease of old ones blocks the writer."""
+    """Append so many rows that a lease of old ones blocks the writer; return how many dropped."""
     dropped = fill(ring, 3 * ring.stats()["slots"])
     assert dropped > 0
     return dropped
@@ -174,7 +174,7 @@ def test_a_holder_that_closes_while_a_writer_waits_is_warned(place: Path) -> Non
         lease = ring.lease(0, 0, 10)
 
         def write() -> None:
-            # Filters of warnings are those of the process: this thread changes none.
+            # Warning filters belong to the process, so this thread changes none.
             with ring.writer() as writer:
                 for _ in range(2 * ring.stats()["slots"]):
                     writer.append(obs=1, terminated=False, truncated=False)
@@ -224,7 +224,7 @@ def test_an_unclosed_lease_warns_at_the_end_of_the_interpreter(
     child = start(END + code)
     _, err = child.communicate()
     assert (err.count("made writers wait, drop rows or fail"), child.returncode) == (told, status)
-    # One that ends so cleans nothing up.
+    # `os._exit` skips all cleanup.
     assert len(bc.collect_garbage(dir=place)) == (status == 4)
 
 

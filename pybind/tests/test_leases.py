@@ -1,4 +1,4 @@
-"""Leases: rows in place, frozen while anything of them lives, in bounds that writers keep."""
+"""Leases: rows in place, which writers do not overwrite while an array of the lease lives."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def ring(place: Path) -> Iterator[bc.ReplayBuffer]:
 
 
 def fill(writer: bc.Writer, rows: int, first: int = 0) -> list[int]:
-    """Append rows that hold their number in every column."""
+    """Append rows whose columns are made of the row's number; return the indices."""
     index = []
     for n in range(first, first + rows):
         image = np.full((2, 3), n % 251, np.uint8)
@@ -279,7 +279,7 @@ def test_private_memory_leases_what_lies_in_one_piece() -> None:
 
 
 def ready(child: Child) -> Child:
-    """Wait for the child's first line."""
+    """Wait for the child's first line, and return the child."""
     assert child.stdout is not None
     assert child.stdout.readline() == "ready\n", child.communicate()[1]
     return child
@@ -289,7 +289,7 @@ ATTACH = "import sys, backcast as bc\nring = bc.ReplayBuffer.attach('leases')\n"
 
 
 def test_a_killed_holder_stops_no_writer(place: Path, start: Callable[..., Child]) -> None:
-    # Long enough that waiting for it would end this test.
+    # A writer that waited for so long a timeout would hang this test.
     with bc.ReplayBuffer.create(
         "leases", COLUMNS, capacity=CAPACITY, dir=place, lease_timeout=3_600
     ) as ring:
@@ -384,7 +384,7 @@ def test_a_forked_child_neither_uses_nor_closes_its_parents_leases(
     lease = ring.lease(0, 10, 50)
     day = lease["obs/day"]
     with warnings.catch_warnings():
-        # Forking with threads is what is tested here.
+        # Python warns of a fork beside other threads, which this test makes on purpose.
         warnings.simplefilter("ignore", DeprecationWarning)
         pid = os.fork()
     if pid == 0:

@@ -40,14 +40,14 @@ def ring(limits: bc.RateLimiter, **more: Any) -> bc.ReplayBuffer:  # noqa: ANN40
 
 
 def limiter(buf: bc.ReplayBuffer) -> bc.types.Limiter:
-    """Give the limiter of a ring that has one."""
+    """Return the limiter of a ring that has one."""
     found = buf.limiter
     assert found is not None
     return found
 
 
 def fill(writer: bc.Writer, transitions: int) -> None:
-    """Append so many transitions to a new episode."""
+    """Append one row more than `transitions`, because the last row has no successor yet."""
     for _ in range(transitions + 1):
         writer.append(**STEP)
 
@@ -226,7 +226,7 @@ def test_a_wait_shows_what_it_has_and_gives_it_back() -> None:
 
 
 def test_a_batch_that_waits_for_rows_holds_no_writer_back() -> None:
-    # A table that consumes its rows cannot draw each of them 8 times, as the limiter wants.
+    # `Consume` draws each row once, so the 8 samples per insert are never reached.
     limits = bc.RateLimiter(8, min_size=1, error_buffer=16)
     with ring(limits) as buf:
         done = threading.Event()
@@ -286,7 +286,7 @@ def test_a_ring_that_was_cleared_owes_no_draws_of_what_is_gone() -> None:
 
 
 def test_min_size_is_what_the_ring_has_until_it_was_filled() -> None:
-    # Episodes of one step leave 100 transitions in 200 rows.
+    # An episode of one step takes two rows, so 200 rows hold 100 transitions.
     limits = bc.RateLimiter(1, min_size=150, error_buffer=300)
     end: dict[str, Any] = {"obs": 1.0, "terminated": True, "truncated": False, "final_obs": 2.0}
     with ring(limits) as buf, buf.writer(timeout=0) as writer, buf.sampler(seed=1) as sampler:

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(not STATM.exists(), reason="Linux says what is m
 
 @contextmanager
 def at_most(more: int) -> Iterator[None]:
-    """Let this process map ``more`` bytes and no further."""
+    """Limit the memory that this process may map to ``more`` bytes above the present."""
     mapped = int(STATM.read_text().split()[0]) * resource.getpagesize()
     before = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (mapped + more, before[1]))
@@ -44,7 +44,7 @@ def test_as_many_markets_as_have_no_memory_are_refused() -> None:
         TradingVectorEnv(100_000)
 
 
-# In a process of its own, whose small allocations find room: Rust aborts if one of them fails.
+# Runs in a new process, which has room for small allocations: Rust aborts if one of them fails.
 RECORD = """
 import sys
 

@@ -1,4 +1,4 @@
-"""Reasons of waits: in the error when their time is over, and in a warning after 10 seconds."""
+"""Reasons of waits, in the error after the timeout and in the warning after 10 seconds."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_draw_that_consumes_says_which_rows_wait_and_who_writes(place: Path) -
             assert "252" in said
             assert "4" in said
             assert f"({os.getpid()})" in said
-        # The writer's end gives the last rows their successors.
+        # Closing the writer stores the last observations, which completes the last transitions.
         with pytest.raises(bc.WaitTimeoutError, match=r"\b256\b"):
             sampler.sample(257, timeout=0.01)
         assert sampler.sample(256, timeout=0).index.shape == (256,)
@@ -80,7 +80,7 @@ def test_a_wait_for_parameters_says_who_publishes(place: Path, start: Start) -> 
         child.communicate()
 
 
-# Waits end by the end of their handles, once all of them have warned.
+# Closing the handles ends the waits, once all of them have warned.
 IN_THREADS = """
 def run(wait):
     try:

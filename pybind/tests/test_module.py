@@ -7,7 +7,7 @@ from pathlib import Path
 from backcast import _native
 
 ROOT = Path(__file__).parents[2]
-# Of the C API of Python 3.13 and later.
+# Constants of the C API since Python 3.13.
 SLOT_GIL, GIL_NOT_USED = 4, 1
 
 
@@ -44,7 +44,7 @@ def test_the_module_says_that_it_needs_the_interpreters_lock() -> None:
             break
         slots[slot.number] = slot.value
     assert slots, "the module is initialised by slots"
-    # Interpreters take a module without this slot for one that needs the lock.
+    # Interpreters assume that a module without this slot needs the lock.
     assert slots.get(SLOT_GIL) != GIL_NOT_USED
     # Builds for the stable ABI of Python 3.11 have no such slot, whatever is declared.
     source = (ROOT / "pybind" / "src" / "lib.rs").read_text()

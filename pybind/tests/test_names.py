@@ -1,4 +1,4 @@
-"""Names at the top of the package: few, none of a builtin, and answers for those elsewhere."""
+"""Names at the top of the package: few, no builtins, and hints for names that are elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``next_obs=``: taken as every peer's ``add`` takes it, and stored once."""
+"""``next_obs=``: passed with each step as in other replay buffers, and stored once."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_waiting_observation_ends_the_episode_at_a_restart_close_or_drop() -> 
 def test_the_stored_bytes_are_compared_after_the_cast() -> None:
     with ring(PLAIN) as buf, buf.writer() as writer:
         go_on = {"reward": 0.0, "terminated": False, "truncated": False}
-        # f8 and f4 of one number, and NaN.
+        # The same numbers as f8 and as f4, and NaN.
         for following, obs in [
             ([0.1, 0.2], np.array([0.1, 0.2], "f4")),
             ([np.nan, 1], [np.nan, 1]),
@@ -119,7 +119,7 @@ def test_observations_of_several_columns_come_as_dicts(lanes: int) -> None:
     with ring(NESTED, lanes) as buf, buf.writer(lanes, "disabled") as writer:
         ends = {"reward": np.zeros(lanes), "terminated": go_on, "truncated": go_on}
         writer.append(**rows(1), next_obs=rows(2), **ends)
-        # Below `obs` alone, and by full names.
+        # One column of `obs` by its short name, one by its full name.
         flat = {"image": rows(3)["obs"]["image"], "obs/speed": rows(3)["obs"]["speed"]}
         writer.append(**rows(2), next_obs=flat | {"day": np.full(lanes, 3)}, **ends)
         next_day = {"next_day": np.full(lanes, 4)}
@@ -127,7 +127,6 @@ def test_observations_of_several_columns_come_as_dicts(lanes: int) -> None:
             writer.append(**rows(3), next_obs=rows(4), **next_day, **ends)
         with pytest.raises(bc.errors.AppendError, match="`obs/image`"):
             writer.append(**rows(3), next_obs={"day": np.full(lanes, 4)}, **ends)
-        # Each by a name of its own.
         writer.append(**rows(3), next_obs=rows(4), **ends)
         writer.append(**rows(4), **ends)
         assert buf.stats()["cuts"] == 0
@@ -167,7 +166,7 @@ def test_many_steps_at_once_are_the_same_rows(mode: Any, lanes: int) -> None:  #
     steps = 40
     shown = np.repeat(np.arange(steps, dtype="f4"), lanes).reshape(steps, lanes)
     ends = (shown % 7 == 6) & (mode != "next_step")
-    # An episode begins elsewhere, and so does one row that does not follow.
+    # Values jump at the start of an episode, and at step 10, which does not follow its predecessor.
     jumps = 50 * np.cumsum(np.roll(ends, 1, 0) | (shown == 10), 0)
     obs, following = (np.stack([n, -n], -1) for n in (shown + jumps, shown + jumps + 1))
     finals = {"final_obs": following} if mode == "same_step" else {}

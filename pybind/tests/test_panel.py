@@ -1,4 +1,4 @@
-"""Panels: loaded from a CSV, and windows against plain indexing."""
+"""Panels loaded from a CSV, and their windows compared with plain indexing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DAYS = 40
 
 
 def values() -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Make numbers `[T, D, C]` and which rows there are: BBB begins late, CCC has holes."""
+    """Make values `[T, D, C]` and the mask of rows that exist: BBB begins late, CCC has holes."""
     draw = np.random.default_rng(3)
     numbers = draw.uniform(10, 20, (len(TICKERS), DAYS, len(PRICES) + len(INDICATORS)))
     numbers[..., 1] += 30
@@ -40,7 +40,7 @@ def dates() -> list[str]:
 
 @pytest.fixture
 def csv(tmp_path: Path) -> Path:
-    """Write the numbers as a long CSV in any order of rows."""
+    """Write the values as a long CSV with shuffled rows."""
     numbers, there = values()
     lines = [
         ",".join([day, ticker, *map(repr, numbers[t, d].tolist())])
@@ -150,7 +150,7 @@ def test_a_persistent_panel_stays_until_it_is_unlinked(csv: Path, place: Path) -
 
 
 def windows(days: object, tokens: object, history: object = 1, future: object = 1) -> Any:  # noqa: ANN401
-    """Ask for windows with some argument wrong."""
+    """Return a call that asks a panel for windows."""
     return lambda panel: panel.windows(days, tokens, history, future)
 
 

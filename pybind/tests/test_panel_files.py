@@ -1,4 +1,4 @@
-"""Panels from files as people have them: Parquet of every type, pandas habits, renames, NaNs."""
+"""Panels from files of many kinds: types of Parquet, pandas indices, renamed columns, NaNs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def write(tmp_path: Path, content: Any, **options: Any) -> Path:  # noqa: ANN401
 
 @pytest.fixture
 def fingerprint(tmp_path: Path) -> str:
-    """Say what every spelling of the three rows must become."""
+    """Return the fingerprint that every spelling of the three rows must give."""
     lines = [
         ",".join(map(str, [DAYS[row], TICKERS[row], *(NUMBERS[name][row] for name in NUMBERS)]))
         for row in range(3)
@@ -54,7 +54,7 @@ def fingerprint(tmp_path: Path) -> str:
 
 
 def stamps(unit: str, zone: str | None = None, clock: timezone = UTC, hour: int = 0) -> Any:  # noqa: ANN401
-    """Timestamps at that hour on the clocks of a zone."""
+    """Make timestamps of `DAYS` at an hour of `clock`, without a zone or in the given one."""
     whens = [datetime(day.year, day.month, day.day, hour, tzinfo=clock) for day in DAYS]
     if zone is None:
         return pa.array([when.replace(tzinfo=None) for when in whens], pa.timestamp(unit))
@@ -190,7 +190,7 @@ def test_a_codec_that_is_not_built_in_is_named(tmp_path: Path) -> None:
 
 
 def test_a_frame_with_its_index_written_along(tmp_path: Path, fingerprint: str) -> None:
-    """The shape of ``frame.set_index("date").to_parquet()`` and of an index without a name."""
+    """Pandas writes an index without a name as `__index_level_0__`: first days, then numbers."""
     metadata = {
         "index_columns": ["__index_level_0__"],
         "columns": [{"name": "rsi", "pandas_type": "float64", "numpy_type": "float64"}],
@@ -293,7 +293,7 @@ def test_describe_counts_what_there_is(tmp_path: Path, place: Path) -> None:
             "inconsistent_rows": 0,
             "min_price": 8.5,
             "max_price": 21.5,
-            # As float64, as float32, and a bit for each ticker and day.
+            # Values as float64 and as float32, and a word of 64 bits of the mask per ticker.
             "data_bytes": 9 * 6 * 8 + 9 * 6 * 4 + 3 * 8,
             "fingerprint": found["fingerprint"],
             "coverage": coverage,

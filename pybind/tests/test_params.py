@@ -37,7 +37,7 @@ def test_a_nested_dict_is_pulled_once_in_place(place: Path) -> None:
         np.testing.assert_array_equal(mine["body"]["weight"], np.full((64, 4), 3, "f4"))
         assert (int(mine["step"]), mine["heads"][1].tolist()) == (3, [[3, 3], [3, 3]])
         assert (actor.pull(mine), actor.pulled, actor.versions) == (None, 3, [1, 2, 3])
-        # Without out the handle's own arrays are filled, which are the same objects each time.
+        # Without `out`, `pull` fills the handle's own arrays, which stay the same objects.
         assert learner.publish(weights(4), version=40) == 40
         bias = actor.arrays["body"]["bias"]
         assert actor.pull() == 40
@@ -212,7 +212,7 @@ def test_pytrees_are_rebuilt(place: Path) -> None:
         found = params.latest()
         assert isinstance(found["dense"]["kernel"], jax.Array)
         assert jax.numpy.array_equal(found["dense"]["kernel"], tree["dense"]["kernel"])
-        # A latest version counts as pulled.
+        # The version that `latest` returns counts as pulled.
         assert (params.pulled, params.pull()) == (1, None)
         assert params.publish(tree) == 2
         with pytest.raises(bc.errors.SchemaError, match=r"`\w+(/\w+)*`"):

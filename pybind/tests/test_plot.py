@@ -1,4 +1,4 @@
-"""Pictures of windows show the values of the batch."""
+"""Plots of windows and statistics show the values that they are given."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DAYS, HISTORY, FUTURE = 40, 6, 3
 
 
 def prices(length: int) -> NDArray[np.float64]:
-    """Make open, high, low, close, some up and some down, exact in 32 bits."""
+    """Make open, high, low, close: rising and falling days, exact in float32."""
     draw = np.random.default_rng(2).integers(100, 140, (length, 2)).astype(float)
     high, low = draw.max(axis=1) + 2, draw.min(axis=1) - 3
     return np.stack([draw[:, 0], high, low, draw[:, 1]], axis=1)
@@ -37,7 +37,7 @@ def prices(length: int) -> NDArray[np.float64]:
 
 @pytest.fixture
 def market(tmp_path: Path) -> dict[str, NDArray[Any]]:
-    """Give windows at days 2, 20 and 21; ticker BBB is not listed on odd days."""
+    """Return windows at days 2, 20 and 21; ticker BBB is not listed on odd days."""
     lines = ["date,tic,open,high,low,close,volume"]
     for day, numbers in enumerate(prices(DAYS).tolist()):
         for ticker in ("AAA", "BBB") if day % 2 == 0 else ("AAA",):
@@ -51,7 +51,7 @@ def market(tmp_path: Path) -> dict[str, NDArray[Any]]:
 
 
 def sampled(index: list[int], history: int | None = HISTORY, future: int = FUTURE) -> bc.Batch:
-    """Gather transitions of one lane: an episode of 10 steps that terminates, then a truncated."""
+    """Gather transitions of one lane: a terminated episode of 10 steps, then a truncated one."""
     columns = {
         "obs": {**dict.fromkeys(PRICES, "f4"), "pair": ("f4", (2,)), "grid": ("f4", (2, 2))},
         "action": "f4",
@@ -68,7 +68,7 @@ def sampled(index: list[int], history: int | None = HISTORY, future: int = FUTUR
         bc.ReplayBuffer.create(None, columns, capacity=100) as buf,
         buf.writer(autoreset_mode="same_step") as writer,
     ):
-        # Prices go on over ends.
+        # The writer warns because prices continue from one episode into the next.
         warnings.simplefilter("ignore", bc.errors.WriterWarning)
         for step in range(20):
             end = step in (9, 19)
@@ -84,7 +84,7 @@ def sampled(index: list[int], history: int | None = HISTORY, future: int = FUTUR
 
 
 def candles(ax: Axes) -> list[tuple[float, float, float, bool]]:
-    """Read place, bottom, top of the bodies, and whether they are hollow."""
+    """Return place, bottom and top of each candle's body, and whether it is hollow."""
     found = []
     for patch in ax.patches:
         if isinstance(patch, Rectangle) and patch.get_width() < 1:
@@ -95,14 +95,14 @@ def candles(ax: Axes) -> list[tuple[float, float, float, bool]]:
 
 
 def points(ax: Axes, label: str) -> list[list[float]]:
-    """Read the coordinates that a legend entry belongs to."""
+    """Return the coordinates of the line with this label."""
     [line] = [line for line in ax.lines if line.get_label() == label]
     xy: list[list[float]] = np.asarray(line.get_xydata()).tolist()
     return xy
 
 
 def legend(ax: Axes) -> list[str]:
-    """Read the legend."""
+    """Return the texts of the legend."""
     drawn = ax.get_legend()
     assert drawn is not None
     return [text.get_text() for text in drawn.get_texts()]
@@ -171,7 +171,7 @@ def test_a_replay_batch_with_prices_becomes_candles_with_trades() -> None:
 def test_an_end_is_marked_after_its_step_with_the_final_observation(
     index: int, label: str, after: int
 ) -> None:
-    # The first episode has a FINAL row, so rows from 11 on are one step behind.
+    # The FINAL row of the first episode shifts later rows by one: row 11 is step 10.
     step = index if index < 10 else index - 1
     ax = plot.window(sampled([index]), 0, columns=["obs/pair[1]", "reward"])
     marks = {line.get_label(): line for line in ax.lines}

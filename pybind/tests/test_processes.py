@@ -1,4 +1,4 @@
-"""Rings between real processes: spawned, killed, forked; nothing is passed but names."""
+"""Rings between real processes: spawned, killed and forked ones, which attach by name."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_spawned_writers_are_read_by_name(place: Path) -> None:
         ]
         for worker in workers:
             worker.start()
-        # 205 appends: ten make an episode and the eleventh is its FINAL row.
+        # Every tenth append ends an episode, and the one after it stores the FINAL row.
         assert buf.wait(100, timeout=60) >= 100
         for worker in workers:
             worker.join(60)
@@ -147,7 +147,7 @@ if child == 0:
 os.write(1, b"%d\\n" % child)
 os.read(0, 1)
 """
-# The number of the system call clone, which forks without any handler of the C library's.
+# Number of the system call `clone`, which forks without the C library's fork handlers.
 CLONE = {"x86_64": 56, "aarch64": 220}.get(platform.machine())
 
 
@@ -159,7 +159,7 @@ def test_a_forked_child_keeps_no_lane_or_is_named(
     with bc.ReplayBuffer.create("p", COLUMNS, capacity=400, lanes=2, dir=place) as buf:
         parent = start(PARENT, str(call))
         assert parent.stdout is not None
-        # The child has to run before it lets go of anything.
+        # The child releases its lanes once it runs, so both lines are read first.
         child = int(min(parent.stdout.readline() for _ in range(2)))
         try:
             with pytest.raises(bc.errors.WriterError, match=rf"\b2\b.*\b{parent.pid}\b"):
@@ -175,7 +175,7 @@ def test_a_forked_child_keeps_no_lane_or_is_named(
             else:
                 buf.writer(lanes=2, autoreset_mode="next_step").close()
         finally:
-            # The ring goes with its last holder, which the child must not be.
+            # The last holder removes the ring, so the killed child must end before `buf` is closed.
             ends = os.pidfd_open(child)
             os.kill(child, signal.SIGKILL)
             select.select([ends], [], [])
@@ -228,7 +228,7 @@ def test_a_wait_ends_when_the_buffer_is_closed(place: Path) -> None:
     thread = threading.Thread(target=close)
     thread.start()
     waits.set()
-    # Whether it is closed before or during the wait.
+    # The result is the same whether the close comes before or during the wait.
     with pytest.raises(bc.ClosedError):
         buf.wait(50, timeout=60)
     thread.join()

@@ -1,4 +1,4 @@
-"""Limits that a process relies on when it attaches, and those of `create`."""
+"""Limits that a process requires when it attaches, and the limits that `create` sets."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ LIMITS = bc.RateLimiter(samples_per_insert=4, min_size=10, error_buffer=20)
 
 
 def limiter(buf: bc.ReplayBuffer) -> bc.types.Limiter:
-    """Give the limiter of a ring that has one."""
+    """Return the limiter of a ring that has one."""
     found = buf.limiter
     assert found is not None
     return found
 
 
 def ring_at(place: Path, name: str, **more: Any) -> bc.ReplayBuffer:  # noqa: ANN401 - of create
-    """Make a ring with a name."""
+    """Make a named ring."""
     return bc.ReplayBuffer.create(name, COLUMNS, capacity=200, dir=place, **more)
 
 

@@ -1,4 +1,4 @@
-"""Rows written in place: published or discarded, and arrays that are kept afterwards."""
+"""Rows written in place: committed or aborted, and their arrays that a caller keeps."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def buf(request: pytest.FixtureRequest, place: Path) -> Iterator[bc.ReplayBuffer
 
 
 def fill(row: bc.types.ReservedRow, step: int) -> None:
-    """Write every column, each in another way."""
+    """Write every column, each in a different way."""
     row["obs"]["image"][:3] = step % 256
     row["obs/image"][3:] = step % 256
     row["obs"]["speed"][...] = step
@@ -64,7 +64,7 @@ def append(writer: bc.Writer, step: int, **ends: bool) -> Any:  # noqa: ANN401
 
 
 def content(buf: bc.ReplayBuffer) -> list[Any]:
-    """Give the bytes of every row there is."""
+    """Return the bytes of all readable rows by column."""
     first, head = buf.lane_span(0)
     rows = buf.rows(0, first, head - first)
     flat = {**rows.pop("obs"), **rows}
@@ -109,7 +109,7 @@ def test_it_is_the_rings_memory(place: Path) -> None:
 
 
 def kept_ways(row: bc.types.ReservedRow) -> dict[str, Any]:
-    """Keep a column's memory in every way that NumPy and Python have."""
+    """Return views that keep a column's memory, of every kind in NumPy and Python."""
     image = row["obs/image"]
     return {
         "array": image,
@@ -155,7 +155,7 @@ def test_kept_views_can_never_reach_the_ring(buf: bc.ReplayBuffer, way: str, end
                 write(kept)
         write_quietly(kept)
         assert content(buf) == before
-        # Nor the rows that come into the same slot, or near it.
+        # Writes through the view do not reach later rows in the same slot or near it either.
         for step in range(6, 2_200):
             append(writer, step)
             if step % 500 == 0:
@@ -163,7 +163,7 @@ def test_kept_views_can_never_reach_the_ring(buf: bc.ReplayBuffer, way: str, end
         after = content(buf)
         write_quietly(kept)
         assert content(buf) == after
-        # And the next row can be reserved, kept memory or not.
+        # The next row can be reserved although a view is kept.
         with writer.reserve() as other:
             fill(other, 3)
             write_quietly(kept)
@@ -173,7 +173,7 @@ def test_kept_views_can_never_reach_the_ring(buf: bc.ReplayBuffer, way: str, end
 
 
 def write_quietly(kept: Any) -> None:  # noqa: ANN401
-    """Write through it if that is possible."""
+    """Write through a view, and ignore a refusal."""
     with contextlib.suppress(ValueError, TypeError):
         write(kept)
 
@@ -186,7 +186,7 @@ def test_an_array_that_is_kept_shows_what_was_written_and_stays_read_only(
             fill(row, 4)
             kept, inner = row["obs/image"], row["obs"]
         assert not kept.flags.writeable
-        if buf.name:  # of a private ring it is memory of its own from the beginning
+        if buf.name:  # a private ring reserves rows in separate memory
             with pytest.raises(ValueError, match="WRITEABLE"):
                 kept.flags.writeable = True
         assert inner == {}
@@ -250,7 +250,7 @@ def test_meanwhile_the_writer_does_nothing_else(buf: bc.ReplayBuffer) -> None:
         with pytest.raises(ClosedError):
             row["obs"]
         append(writer, 1)
-        # A forgotten row is discarded.
+        # A row without references is discarded.
         row = writer.reserve()
         del row
         gc.collect()
@@ -392,7 +392,7 @@ def test_an_exception_that_drops_a_reserved_row_is_unchanged() -> None:
     with bc.ReplayBuffer.create(None, COLUMNS, capacity=50) as buf, buf.writer() as writer:
         for what in (ValueError("mine"), KeyboardInterrupt()):
             with pytest.raises(type(what)) as caught:
-                # The row is the interpreter's alone, who lets go of it with the exception in hand.
+                # Only the interpreter refers to the row, and drops it as the exception propagates.
                 _ = (writer.reserve(), fails(what))
             assert caught.value is what
         assert append(writer, 6)[0] == 0

@@ -14,7 +14,7 @@ from conftest import Child
 
 COLUMNS: dict[str, Any] = {"x": ("f4", (2,)), "reward": "f4"}
 ROUND = 1_000_000
-"""Rows after which the values begin again, so that a single holds each of them."""
+"""Rows after which the values repeat, so that float32 holds each of them exactly."""
 WRITER = """
 import sys, threading
 import backcast as bc
@@ -54,7 +54,7 @@ def test_a_writer_and_a_sampler_go_over_by_themselves(
             batch = sampler.sample(64)
             newest = batch["x"][:, -1]
             assert (newest[:, 0] == -newest[:, 1]).all()
-        # Until it is told, the writer goes on: the ring is written all over once it has grown.
+        # Once told to end, the writer appends more rows than the grown ring holds.
         said, error = writer.communicate("end\n", timeout=60)
         assert writer.returncode == 0, error
         written = int(said)

@@ -1,4 +1,4 @@
-"""Rows come out as they went in: random histories in all autoreset modes against a list."""
+"""Rows come out as they went in: random steps in all autoreset modes, compared with a model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-# Random rows do not look like those of an environment.
+# The writer warns because random rows contradict the autoreset mode.
 pytestmark = pytest.mark.filterwarnings("ignore::backcast.errors.WriterWarning")
 
 TERMINATED, TRUNCATED, FINAL, GAP = 1, 2, 4, 8
@@ -22,7 +22,7 @@ COLUMNS = {"obs": ("f4", (3,)), "action": "i4", "reward": "f8"}
 
 @dataclass
 class Row:
-    """One row as designed."""
+    """One row of the model."""
 
     obs: NDArray[np.float32]
     action: int
@@ -210,7 +210,7 @@ def test_windows_stay_in_their_episode_and_are_masked_beyond_it(
 
 @dataclass
 class Window:
-    """Return the model's rows around a drawn one."""
+    """Rows of the model around a drawn one."""
 
     lane: Lane
     seq: int
@@ -218,16 +218,16 @@ class Window:
     overlapping: bool
 
     def holds(self, row: int) -> bool:
-        """Whether a transition of the drawn one's episode starts at this row."""
+        """Return whether all rows from this one to the drawn one are transitions of its episode."""
         between = range(min(self.seq, row), max(self.seq, row) + 1)
         episode = self.lane.rows[self.seq].episode
         return all(r in self.inside and self.lane.rows[r].episode == episode for r in between)
 
     def shows(self, row: int) -> bool:
-        """Whether an overlapping view has something at the masked place of this row.
+        """Return whether the batch shows the observation of this row.
 
-        It is what its neighbour shows there: an observation and the `next_` of the row before it
-        are one place in memory.
+        Overlapping views also show it at a masked place if the row before is in the window:
+        `next_obs` of that row is the same memory.
         """
         return self.holds(row) or (self.overlapping and self.holds(row - 1))
 

@@ -1,4 +1,4 @@
-"""Check that ``Stored`` keeps each transition at its place, against a model of SB3's arrays."""
+"""``Stored`` keeps each transition at its place, as a model of SB3's arrays does."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Model:
 
 
 def compare(stored: Any, model: Model) -> None:  # noqa: ANN401
-    """Compare every place; each that was ever filled has to be there."""
+    """Compare every place with the model; every filled place must be found."""
     filled = sorted(model.places)
     at, lanes = (np.array(part) for part in zip(*filled, strict=True))
     rows, found = stored.take(at, lanes)
@@ -65,7 +65,7 @@ def compare(stored: Any, model: Model) -> None:  # noqa: ANN401
 
 
 class Walk:
-    """Steps of some lanes: episodes end with a probability, terminated or by a time limit."""
+    """Random steps of some lanes; episodes end at random, terminated or truncated."""
 
     def __init__(self, lanes: int, ends: float, frames: int | None) -> None:
         self.draw = np.random.default_rng(7)
@@ -76,7 +76,7 @@ class Walk:
         return self.draw.integers(1, 255, FRAME).astype(np.uint8)
 
     def begin(self) -> Any:  # noqa: ANN401
-        """Return a first observation: a stack is padded with zeros."""
+        """Return the first observation of an episode; a stack is padded with zeros."""
         if self.frames is None:
             return self.frame()
         stack = np.zeros((self.frames, *FRAME), np.uint8)
@@ -98,7 +98,7 @@ class Walk:
 
 
 def make(parts: tuple[Any, Any], steps: int, lanes: int, frames: int | None) -> Any:  # noqa: ANN401
-    """Make the rows of a buffer of `steps` steps, with as many as it says it needs."""
+    """Make a `Stored` of `steps` steps, with as many rows as the module asks for."""
     module, columns = parts
     space = spaces.Box(0, 255, FRAME if frames is None else (frames, *FRAME), np.uint8)
     stacked = None if frames is None else columns.Frames.of(space, frames, "zero")

@@ -1,4 +1,4 @@
-"""Schemas from Gymnasium's spaces: what goes in comes out, bit for bit, or is refused."""
+"""Schemas from Gymnasium's spaces: samples are stored bit for bit, other spaces are refused."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_nested_samples_come_out_of_the_ring_as_they_went_in(mode: Any) -> None:
             flags = np.full(lanes, ended)
             final: Any = None
             if ended and mode != "next_step":
-                # As Gymnasium hands them out: one tuple or dict per lane.
+                # Gymnasium gives final observations as one tuple or dict per lane.
                 rows = [NESTED.sample() for _ in range(lanes)]
                 final = np.empty(lanes, object)
                 final[:] = rows

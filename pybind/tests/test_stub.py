@@ -1,4 +1,4 @@
-"""Types and modules agree: the stub with the native module, annotations with what runs."""
+"""The stub and the annotations agree with the modules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A writer that waits for a lease in one thread: what other threads may do with it meanwhile."""
+"""Calls of other threads on a writer while one thread waits for a lease in it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import faulthandler, os, signal, sys, threading, warnings
 import backcast as bc
 # A shell starts background jobs with Ctrl-C ignored, and children inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-# Ends what hangs.
+# Ends the program if it hangs.
 faulthandler.dump_traceback_later(120, exit=True)
 warnings.simplefilter("ignore", bc.errors.LeaseWarning)
 buf = bc.ReplayBuffer.create("turns", {"obs": "f4"}, capacity=100, lease_timeout=3_600)
@@ -47,7 +47,7 @@ CALLS = {
 
 
 def asleep(child: Child) -> bool:
-    """Whether the main thread sleeps."""
+    """Return whether the main thread of the child sleeps."""
     stat = Path(f"/proc/{child.pid}/task/{child.pid}/stat").read_text()
     return stat.rpartition(")")[2].split()[0] == "S"
 

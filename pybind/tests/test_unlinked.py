@@ -1,4 +1,4 @@
-"""A ring that was removed or replaced while processes use it: they are warned or get errors."""
+"""Warnings and errors of processes whose ring is removed or replaced while they use it."""
 
 from __future__ import annotations
 
@@ -137,10 +137,10 @@ def test_a_wait_warns_while_it_lasts_and_once(
 ) -> None:
     with create(place, limiter=limiter), bc.ReplayBuffer.attach("pong", dir=place) as buf:
         handle, call = wait(buf)
-        # Most often during the wait; a name that is lost before it has the same effect.
+        # The name is lost during the wait or, on a slow machine, before it, with the same effect.
         thread = threading.Timer(0.05, lose, [place])
         with warnings.catch_warnings():
-            # An error, which ends the wait: an outcome that is known long before the timeout.
+            # The warning is raised as an error, which ends the wait long before its timeout.
             warnings.simplefilter("error")
             thread.start()
             with pytest.raises(bc.errors.UnlinkedWarning, match=r"'pong'"):

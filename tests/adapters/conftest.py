@@ -10,10 +10,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-# Stable-Baselines3 asks for OpenAI's gym when it saves, and would find our folder of that name.
+# Stable-Baselines3 tries to import OpenAI's gym when it saves, and would find the folder `gym`.
 sys.path[:] = [entry for entry in sys.path if entry and Path(entry) != Path.cwd()]
 
-# One thread, before PyTorch is imported: more of them spin where other programs run.
+# One thread, set before PyTorch is imported: several threads would spin while other programs run.
 os.environ["OMP_NUM_THREADS"] = "1"
 
 import backcast as bc  # noqa: E402

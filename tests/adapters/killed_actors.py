@@ -1,6 +1,6 @@
 """Run the DQN example, and kill one of its actors every five seconds, each rank in turn.
 
-Prints how often it killed; exits with the status of the example.
+Prints the number of kills, and exits with the status of the example.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ EVERY_S = 5.0
 
 
 class KilledFleet(bc.Fleet):
-    """A fleet that loses an actor every five seconds, from when all have started."""
+    """Fleet with a thread that kills a running actor every five seconds."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
-        # A slow example lasts for more deaths than the default allows within a minute.
+        # A slow example takes longer, and sees more deaths than the default allows.
         super().__init__(*given, **{"max_deaths": 1_000, **named})
 
     def __enter__(self) -> KilledFleet:
@@ -44,7 +44,7 @@ class KilledFleet(bc.Fleet):
     def _kill(self) -> None:
         while not self.over.wait(EVERY_S):
             actor = self.stats()["actors"][self.kills % self.n]
-            # An actor that still starts is left alone: its turn comes again.
+            # An actor that is still starting is left alone; the next turn tries it again.
             if actor["state"] == "running" and actor["pid"] is not None:
                 os.kill(actor["pid"], signal.SIGKILL)
                 self.kills += 1

@@ -1,4 +1,4 @@
-"""CleanRL-style loops over a ring and over plain arrays: equal transitions, equal weights."""
+"""CleanRL-style loops over a ring and over plain arrays give equal losses and weights."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UPDATES = 2000
 
 
 class Arrays:
-    """Plain arrays of transitions; the test chooses the drawn ones."""
+    """Transitions in plain arrays, by the index of their row in the ring."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[Any, ...]] = []
@@ -54,7 +54,7 @@ def mlp(inputs: int, outputs: int) -> Any:
 
 
 class Dqn:
-    """CleanRL's DQN, as far as it learns."""
+    """The learning part of CleanRL's DQN."""
 
     def __init__(self, obs: int, actions: int) -> None:
         torch.manual_seed(1)

@@ -1,4 +1,4 @@
-"""Batches as pytrees of JAX: copies of memory that is filled again, and the index in 64 bits."""
+"""Batches as pytrees of JAX: copies of memory that may be refilled, and 64-bit indices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parameters as ``state_dict`` of PyTorch: types, strides, devices, and a second process."""
+"""Parameters as ``state_dict`` of PyTorch: dtypes, strides, refusals, and a second process."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def test_pettingzoo_finds_nothing_not_even_a_warning(kind: dict[str, Any]) -> No
 
 
 def test_agents_that_take_turns_pass_as_well() -> None:
-    # A wrapper of PettingZoo's own warns about its attributes.
+    # Warnings are no errors here: PettingZoo's own wrapper warns about its attributes.
     api_test(parallel_to_aec(parallel_trading_env(3, **SHORT)), num_cycles=100)
     seed_test(lambda: parallel_to_aec(parallel_trading_env(3, **SHORT)), num_cycles=100)
 
@@ -123,7 +123,7 @@ def test_pictures_are_of_one_agent_each() -> None:
 
 
 def parallel_text(env: Any) -> str:
-    """Draw an episode as text."""
+    """Render a step of an episode as text."""
     text = parallel_trading_env(2, render_mode="ansi", **SHORT)
     text.reset(seed=3)
     text.step({"agent_0": 2, "agent_1": 0})

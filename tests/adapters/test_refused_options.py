@@ -1,4 +1,4 @@
-"""Options of the adapters' classes that are misspelt, out of range, or without effect together."""
+"""Options of the adapters' classes that are misspelt, out of range, or that exclude each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our replay buffers beside Stable-Baselines3's own: the same data, numbers, weights and losses."""
+"""Compares our replay buffers with Stable-Baselines3's own: data, draws, weights and losses."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DISCRETE = spaces.Discrete(4)
 
 
 class Feed:
-    """Makes up steps of some environments, with terminations and time limits."""
+    """Generator of random steps of several environments, with terminations and time limits."""
 
     def __init__(self, space: spaces.Space[Any], action: spaces.Space[Any], envs: int) -> None:
         self.space, self.action, self.envs = space, action, envs
@@ -101,7 +101,7 @@ SPACES = [
 def pair(
     space: Any, action: Any, envs: int, size: int = 600, kind: str | None = None, **more: Any
 ) -> tuple[Any, Any]:
-    """Make one of theirs and one of ours, which draws as theirs does unless it is said."""
+    """Return a buffer of Stable-Baselines3 and one of ours, by default with its kind of draws."""
     kind = kind or ("DictReplayBuffer" if isinstance(space, spaces.Dict) else "ReplayBuffer")
     own = {key: more.pop(key) for key in ("sampling", "capacity", "name", "seed") if key in more}
     own = {"sampling": "sb3"} | own
@@ -133,7 +133,7 @@ def test_samples_are_theirs_at_every_moment(space: Any, action: Any, limits: boo
 
 
 class Short(Feed):
-    """Makes up episodes of a given length, the shortest of one step."""
+    """Generator of episodes of a given length."""
 
     def __init__(self, envs: int, length: int) -> None:
         super().__init__(BOX, DISCRETE, envs)
@@ -171,7 +171,7 @@ def test_a_buffer_that_goes_round_holds_what_theirs_holds_whatever_the_episodes(
                 array = np.asarray(getattr(other, name))
                 assert np.array_equal(array, getattr(one, name)), (number, name)
     assert np.array_equal(other.observations[:3], one.observations[:3])
-    # After a load as before it, and when it has gone round again.
+    # The buffers are also equal after a load, and after they have wrapped once more.
     one, other = (pickle.loads(pickle.dumps(each)) for each in (one, other))
     for _ in range(150):
         step = feed.step()
@@ -192,7 +192,8 @@ def test_the_numbers_of_their_memory_saving_form_are_drawn_too() -> None:
         theirs_are, ours_are = both_sampled(one, other)
         for name in ("observations", "actions", "rewards", "dones"):
             assert_equal(getattr(theirs_are, name), getattr(ours_are, name), name)
-        # At an end theirs shows the first observation of the next episode, which nobody uses.
+        # At an end Stable-Baselines3 returns the first observation of the next episode, which no
+        # algorithm uses.
         going = theirs_are.dones[:, 0] == 0
         assert_equal(theirs_are.next_observations[going], ours_are.next_observations[going])
 
@@ -281,7 +282,7 @@ def test_draws_of_the_rings_sampler_are_the_same_transitions(
 
 
 class Losses(BaseCallback):
-    """Keeps the log of each training."""
+    """Callback that records the logged losses of every step."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -294,7 +295,7 @@ class Losses(BaseCallback):
 
 
 class Pairs(gym.ObservationWrapper):  # type: ignore[type-arg]
-    """Shows a vector as a dict of two."""
+    """Wrapper that shows a vector as a dict of two parts."""
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
         super().__init__(env)
@@ -325,7 +326,7 @@ def test_weights_and_losses_of_a_run_are_theirs(
     nested = kind == "DictReplayBuffer"
     more = dict(more)
     normalize = more.pop("normalize", False)
-    # The ring goes round as theirs does.
+    # The run is long enough for both buffers to wrap.
     size, updates = 1500, 1000
 
     def run(buffer: Any, **own: Any) -> tuple[Any, Losses]:
@@ -383,7 +384,7 @@ def test_a_loaded_buffer_draws_what_the_saved_one_draws(
     np.random.seed(11)
     expected = [model.replay_buffer.sample(32) for _ in range(5)]
     count = len(model.replay_buffer.ring)
-    # A ring with rows keeps its name while the saved learner lives.
+    # While the saved learner lives, its ring has the name that the loaded one takes.
     del model
     gc.collect()
 
@@ -396,7 +397,7 @@ def test_a_loaded_buffer_draws_what_the_saved_one_draws(
     np.random.seed(11)
     for one in expected:
         assert_same_samples(one, buffer.sample(32))
-    # Nothing is lost: the newest transitions that were saved are complete after the next step.
+    # The newest saved transitions get their next observations with the next step: none is lost.
     again.learn(400, reset_num_timesteps=False)
     assert again.num_timesteps == 700
     assert len(buffer.ring) == 700 - buffer._stored.waiting

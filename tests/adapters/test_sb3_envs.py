@@ -1,4 +1,4 @@
-"""Vector environments of Gymnasium's contract as Stable-Baselines3's, and hindsight goals."""
+"""Gymnasium's vector environments as those of Stable-Baselines3, and hindsight goals."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_hindsight_leaves_out_dropped_episodes_and_is_saved(tmp_path: Path) -> N
         device="cpu",
     )
     model.learn(900)
-    # The oldest transitions of the ring are not in the buffer, which has fewer places.
+    # Drop until a transition of the buffer is lost: the ring holds older ones than the buffer.
     while not model.replay_buffer._stored.lost().any():
         assert model.replay_buffer.ring.drop_episode(0) > 0
     np.random.seed(4)

@@ -1,4 +1,4 @@
-"""A learner of Stable-Baselines3 and programs that fill the same ring, killed and started again."""
+"""A learner of Stable-Baselines3, and an actor process of its ring, killed and started again."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_learner_trains_while_an_actor_is_killed_and_started_again(
         try:
             ring.wait(rows_published=ring.stats()["rows_published"] + 500, timeout=60)
             model.learn(200, reset_num_timesteps=False)
-            # The learner draws from both, in one batch.
+            # One batch has transitions of the learner and of the actor.
             rewards = model.replay_buffer.sample(2000).rewards.unique().tolist()
             assert set(rewards) == {1.0, 2.0}, round_
         finally:

@@ -1,4 +1,4 @@
-"""Stacks of frames in our replay buffers, beside those of Stable-Baselines3's own."""
+"""Compares stacks of frames in our replay buffers with those of Stable-Baselines3's own."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FRAME = (12, 10, 1)
 
 
 class Pictures(gym.Env[Any, Any]):
-    """Shows pictures that are all different, in episodes of several lengths."""
+    """Environment whose pictures are all different, with episodes of several lengths."""
 
     observation_space = spaces.Box(0, 255, FRAME, np.uint8)
     action_space = spaces.Discrete(3)
@@ -64,7 +64,7 @@ def test_stacks_of_frames_are_theirs_and_each_frame_is_stored_once(
 ) -> None:
     env = stacked(2)
     size = 120
-    # The ring goes round: stacks whose first frames were overwritten are not drawn.
+    # The ring wraps: stacks whose first frames were overwritten are not drawn.
     own = {"capacity": 150, "seed": 3} if sampling == "ring" else {}
     common = {"device": "cpu", "n_envs": 2}
     one = getattr(theirs, kind)(2 * size, env.observation_space, env.action_space, **common)
@@ -94,7 +94,7 @@ def test_stacks_of_frames_are_theirs_and_each_frame_is_stored_once(
         for seed in range(5):
             assert_same_samples(*both_sampled(one, other, seed=seed))
         return
-    # Which transitions were drawn is told by the newest frames.
+    # The newest frame of a stack identifies the transition.
     place = {
         bytes(one.observations[at, lane, -1]): (at, lane)
         for at in range(size - 1)
@@ -138,7 +138,7 @@ def test_stacks_that_do_not_shift_or_begin_elsewhere_are_refused() -> None:
         assert buffer.ring.stats()["rows_published"] == 0
         add(buffer, right, shift(right))
         add(buffer, shift(right), shift(shift(right)))
-        # In the middle of another episode: its older frames are nowhere.
+        # A stack from the middle of another episode is refused: its older frames are not stored.
         with pytest.raises(bc.errors.ArgumentError, match=r"\breset\b"):
             add(buffer, full, shift(full))
         add(buffer, right, shift(right))
@@ -147,7 +147,7 @@ def test_stacks_that_do_not_shift_or_begin_elsewhere_are_refused() -> None:
 
 def test_30_000_stacked_frames_take_less_than_a_third_of_their_memory() -> None:
     space = spaces.Box(0, 255, (4, 84, 84), np.uint8)
-    # Their pages are there when they are written: sizes are compared, not what is resident.
+    # Pages become resident when they are written, so allocated sizes are compared.
     one = theirs.ReplayBuffer(30_000, space, DISCRETE, device="cpu")
     other = ours.ReplayBuffer(30_000, space, DISCRETE, device="cpu", frames=4)
     names = ("observations", "next_observations", "actions", "rewards", "dones", "timeouts")

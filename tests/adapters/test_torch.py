@@ -1,4 +1,4 @@
-"""Batches as tensors: the numbers of the arrays, their memory, pytrees, pickles, DLPack."""
+"""Batches as tensors: values, shared memory, devices, transforms, pytrees, pickles, DLPack."""
 
 from __future__ import annotations
 
@@ -270,7 +270,7 @@ def test_priorities_of_windows_are_mixed_as_those_of_arrays() -> None:
 
 
 class TensorDict(dict[str, Any]):
-    """A dict of tensors of another library."""
+    """Dict of tensors, as another library has it."""
 
 
 def test_a_transform_gets_tensors_and_its_result_is_handed_out() -> None:

@@ -1,6 +1,7 @@
-"""Append rows between two marks, so that ``cost.rs`` can count the instructions.
+"""Append rows between two SIGSTOPs, so that ``cost.rs`` can count the instructions.
 
-``appender.py ROWS plain|next``: with keywords, one row at a time, an observation of 336 bytes.
+``appender.py ROWS plain|next``: one keyword call per row, with an observation of 336 bytes.
+``next`` also gives ``next_obs``.
 """
 
 import gc
@@ -15,7 +16,7 @@ WARM_UP = 2_000
 
 
 def main() -> None:
-    """Wait until the parent counts, then append between the marks."""
+    """Wait until the parent counts, then append between two SIGSTOPs."""
     rows, kind = int(sys.argv[1]), sys.argv[2]
     sys.stdin.readline()
     columns = {"obs": ("f4", (84,)), "action": ("f4", (6,)), "reward": "f4"}
@@ -40,7 +41,7 @@ def main() -> None:
             )
 
     append = following if kind == "next" else plain
-    # What is done once is done.
+    # One-time work happens before the count.
     append(0, WARM_UP)
     gc.disable()
     os.kill(os.getpid(), signal.SIGSTOP)

@@ -2,8 +2,8 @@
 
     python tests/python/golden_files.py tests/golden/files/NAME
 
-Run it with the version whose files are to be kept, then commit the folder: later versions are
-tested to read it. It uses the public interface alone.
+Run it with the version whose files are to be kept, then commit the folder. Tests check that later
+versions read these files. The program uses the public API only.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ DAEMON = "import sys; from backcast.cli import main; sys.exit(main(sys.argv[1:])
 
 
 def values(draw: np.random.Generator, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    """Draw any values of a dtype."""
+    """Draw random values of a dtype."""
     if dtype.kind == "b":
         return draw.random(shape) < 0.5
     if dtype.kind == "f":
@@ -75,14 +75,14 @@ def play(writer: bc.Writer, columns: dict[str, Any], steps: int, seed: int) -> N
             final["final_obs"] = step_of(columns["obs"], draw, lanes)
         writer.append(**step, terminated=ends & flips, truncated=ends & ~flips, **final)
         if writer.autoreset_mode == "next_step":
-            # The row after an end is the final observation's, and belongs to the same episode.
+            # The row after an end holds the final observation, and counts to the same episode.
             ages[ages > lengths] = 0
         else:
             ages[ends] = 0
 
 
 def flat(nested: Any, under: str = "") -> Arrays:  # noqa: ANN401
-    """Name nested arrays by their paths."""
+    """Return nested arrays by their paths."""
     if isinstance(nested, dict):
         parts: Iterator[tuple[Any, Any]] = iter(nested.items())
     elif isinstance(nested, tuple | list):
@@ -96,7 +96,7 @@ def flat(nested: Any, under: str = "") -> Arrays:  # noqa: ANN401
 
 
 def content(buf: bc.ReplayBuffer) -> Arrays:
-    """Give every row of a ring, by lane and column."""
+    """Return every row of a ring, by lane and column."""
     found: Arrays = {"lane_capacity": np.asarray(buf.lane_capacity)}
     for lane in range(buf.lanes):
         first, head = buf.lane_span(lane)
@@ -106,7 +106,7 @@ def content(buf: bc.ReplayBuffer) -> Arrays:
 
 
 def coming(buf: bc.ReplayBuffer) -> dict[str, Any]:
-    """Draw with several samplers; give their states and the indices of their next batches."""
+    """Draw with several samplers; return their states and the indices of their next batches."""
     found = {}
     for name, settings in SAMPLERS.items():
         with buf.sampler(**settings) as sampler:
@@ -193,7 +193,7 @@ def serving(place: Path, *flags: str) -> Iterator[None]:
 
 
 def write_kept(folder: Path, place: Path) -> None:
-    """Have a daemon follow a ring to its store, and save it by name."""
+    """Have a daemon persist a ring continuously, and save a named snapshot of it."""
     store = folder / "daemon-store"
     flags = ("--interval", "100ms", "--persist-flush", "50ms", "--persist-store", str(store))
     with serving(place, *flags), bc.Client.connect(place) as client:
@@ -211,7 +211,7 @@ def write_kept(folder: Path, place: Path) -> None:
 
 
 def write_steps(folder: Path) -> None:
-    """Write plain steps of NumPy's, as other programs have them."""
+    """Write steps as plain NumPy arrays, as other programs do."""
     draw = np.random.default_rng(8)
     seen = draw.normal(size=(5, 11, 3)).astype("f4")
     steps: Arrays = {
@@ -242,14 +242,14 @@ def write_market(path: Path) -> None:
 
 
 def transitions_env(folder: Path) -> ff.VecFastFinRL:
-    """Make the environments whose transitions are kept."""
+    """Make the environments whose transitions are saved."""
     return ff.VecFastFinRL(
         folder / "market.csv", 4, return_format="vec", macro_tickers=["VIX"], num_tickers=2
     )
 
 
 def write_transitions(folder: Path) -> None:
-    """Save buffers of trading transitions, of one reward and of three; and the tokens."""
+    """Save buffers of trading transitions, with one reward and with three, and a tokenizer."""
     env = transitions_env(folder)
     draw = np.random.default_rng(10)
     for name, rewards in (("transitions", 1), ("objectives", 3)):
@@ -269,7 +269,7 @@ def write_transitions(folder: Path) -> None:
 
 
 def write(folder: Path) -> None:
-    """Write everything."""
+    """Write all files of a version."""
     folder.mkdir(parents=True)
     with tempfile.TemporaryDirectory(dir="/dev/shm") as shared:
         place = Path(shared)

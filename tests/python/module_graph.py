@@ -1,4 +1,4 @@
-"""The crates of the workspace, their modules, and the uses between them, from the sources."""
+"""Reads the crates of the workspace, their modules, and their dependencies from the sources."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 Graph = dict[str, set[str]]
 
-# A comment, a literal, or what begins one whose end no expression finds.
+# A line comment, a literal, or the start of a block comment or raw string; code finds their ends.
 _OTHER = re.compile(
     r"""//[^\n]*|/\*|\b(?:br|cr|r)(?P<raw>#*)"|"(?:\\.|[^"\\])*"|'(?:\\[^']+|[^'\\])'""", re.DOTALL
 )
@@ -87,7 +87,7 @@ def _without_tests(text: str) -> str:
 
 
 def leaves(tree: str) -> list[list[str]]:
-    """Return the paths that a `use` tree names, a path as its segments."""
+    """Return the paths that a `use` tree names, each as a list of segments."""
     tree = re.sub(r"\s+as\s+\w+", "", tree).strip()
     head, brace, rest = tree.partition("{")
     prefix = [part.strip() for part in head.split("::") if part.strip()]
@@ -109,9 +109,9 @@ def leaves(tree: str) -> list[list[str]]:
 def modules(crate: Path, *below: str) -> Graph:
     """Return the top-level modules of a crate, each with those whose items it names.
 
-    A file names what stands after `crate::` and `super::`. A name that `lib.rs` exports stands for
-    the module that it comes from. With `below`, the modules of that folder of the crate. Tests may
-    name every module, in a block of their file or in a file of their own.
+    A file names a module by a path after `crate::` or `super::`. A name that `lib.rs` exports
+    stands for the module that it comes from. With `below`, the result has the modules of that
+    folder of the crate. Tests may name every module, and are left out.
     """
     source = crate.joinpath("src", *below)
     files = [path for path in source.rglob("*.rs") if not _is_apart(path.relative_to(source))]
@@ -171,7 +171,7 @@ def _named(text: str, own: list[str]) -> list[list[str]]:
 
 
 def circles(graph: Graph) -> list[set[str]]:
-    """Return the sets of nodes that reach each other, where they are more than one."""
+    """Return the strongly connected components of more than one node."""
     reached: Graph = {}
     for node in graph:
         seen: set[str] = set()

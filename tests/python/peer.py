@@ -26,7 +26,7 @@ Mode = Literal["next_step", "same_step", "disabled"]
 
 
 def number(lane: Array, seq: Array) -> Array:
-    """Number that every value of a row follows from."""
+    """Return the number from which every value of a row follows."""
     return lane.astype(np.uint64) * np.uint64(1_000_003) + seq.astype(np.uint64) * np.uint64(31)
 
 
@@ -37,7 +37,7 @@ def observation(n: Array) -> dict[str, Array]:
 
 
 def bits_of(values: Array) -> Array:
-    """Return the bits of singles that bfloat16 can hold."""
+    """Return the bfloat16 bits of float32 values that bfloat16 holds exactly."""
     return (values.view("u4") >> 16).astype("u2")
 
 
@@ -107,7 +107,7 @@ def check(buf: bc.ReplayBuffer) -> int:
         expected.update({key: np.where(final, np.zeros_like(v), v) for key, v in steps})
         for key, values in expected.items():
             if key == "every/bfloat16":
-                rows[key] = rows[key].view("u2")  # of ml_dtypes, where that is installed
+                rows[key] = rows[key].view("u2")  # a dtype of ml_dtypes, if that is installed
             assert rows[key].dtype == values.dtype, (key, rows[key].dtype, values.dtype)
             assert (rows[key] == values).all(), (lane, key)
         rows_checked += len(seq)

@@ -1,4 +1,4 @@
-"""Step portfolios between two marks, so that ``step_cost.rs`` can count the instructions.
+"""Step portfolios between two SIGSTOPs, so that ``step_cost.rs`` can count the instructions.
 
 ``stepper.py DIR PORTFOLIOS NAME_CHARS``
 """
@@ -17,7 +17,7 @@ WARM_UP = 20
 
 
 def market(path: Path, name_chars: int) -> Path:
-    """Write a market of flat prices whose names differ only in their last character."""
+    """Write a market of flat prices, whose tickers and indicators differ in the last character."""
     tickers = ["T" * name_chars + str(at) for at in range(TICKERS)]
     shown = ["i" * name_chars + str(at) for at in range(INDICATORS)]
     lines = [",".join(["date,tic,open,high,low,close,volume", *shown])]
@@ -29,14 +29,14 @@ def market(path: Path, name_chars: int) -> Path:
 
 
 def main() -> None:
-    """Wait until the parent counts, then step between the marks."""
+    """Wait until the parent counts, then step between two SIGSTOPs."""
     place, portfolios, name_chars = sys.argv[1:]
     sys.stdin.readline()
     path = market(Path(place) / "market.csv", int(name_chars))
     env = ff.VecFastFinRL(path, int(portfolios), return_format="vec")
     env.reset(seed=1, options={"start_day": 1})
     actions = np.full((int(portfolios), TICKERS), 0.5)
-    # What is done once is done.
+    # One-time work happens before the count.
     for _ in range(WARM_UP):
         env.step(actions)
     gc.disable()

@@ -11,7 +11,7 @@ import pytest
 from module_graph import ROOT, circles, code, files_with_unsafe, leaves, modules, workspace
 
 PAGE = ROOT / "docs" / "architecture.md"
-# Crates of neither half.
+# Crates that belong to neither half, replay or markets.
 APART = {"benches", "fuzz", "tests"}
 CRATES = sorted(path.parents[1].relative_to(ROOT).as_posix() for path in ROOT.glob("*/src/lib.rs"))
 
@@ -52,7 +52,7 @@ def test_crates_depend_on_those_that_the_table_names() -> None:
 
 
 def ladders() -> dict[str, list[list[str]]]:
-    """Return the rungs of each crate, lowest first."""
+    """Return the rungs of each crate, lowest first; a module uses modules of lower rungs only."""
     rows = table("### Inside the crates")
     return {names(crate)[0]: [names(rung) for rung in rungs.split("→")] for crate, rungs in rows}
 
@@ -101,7 +101,7 @@ def test_no_module_outside_of_markets_names_them() -> None:
 
 
 def replay_sources() -> dict[str, str]:
-    """Return the Python modules that are of no market folder; the demo shows both halves."""
+    """Return the Python sources outside the market folders, without the demo of both halves."""
     package = ROOT / "pybind/python/backcast"
     apart = {*market_folders(), "demo"}
     paths = (path.relative_to(package) for path in package.rglob("*.py"))

@@ -1,6 +1,6 @@
-"""Errors of the crates below `pybind` are in words that Rust, the shell and Python share.
+"""Errors of the crates below `pybind` use words that Rust, the shell and Python share.
 
-`pybind/src/error/words.rs` puts them into Python's words.
+`pybind/src/error/words.rs` rewrites them for Python.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LITERAL = re.compile(r'"((?:[^"\\]|\\.|\\\n)*)"', re.S)
 COMMENT = re.compile(r"^\s*//.*$", re.M)
 CONTINUED = re.compile(r"\\\s*\n\s*")
 
-#: Keywords with a value, literals and calls of Python.
+#: Expression that finds Python's keywords with a value, its literals and its calls.
 PYTHON = re.compile(
     r"""(?<![A-Za-z0-9_-])[a-z_]+=(?:\\"|\{|\[|[0-9]|[A-Z]\w*\(|True|False|None|[,)])  # name="x"
     | \b(?:True|False|None)\b
@@ -104,7 +104,7 @@ def test_other_words_pass(text: str) -> None:
 
 
 def words_of(name: str) -> list[str]:
-    """Return the strings of a table of `words.rs`, of pairs the first ones."""
+    """Return the strings of a table of `words.rs`; of a table of pairs the first ones."""
     source = WORDS.read_text(encoding="utf-8").split(f"const {name}", 1)[1].split("= [", 1)[1]
     table = source.split("];", 1)[0]
     pairs = re.findall(r'\(\s*"((?:[^"\\]|\\.|\\\n)*)",\s*"', table)
@@ -131,7 +131,7 @@ def test_every_beginning_without_words_of_the_caller_is_one_of_the_core() -> Non
     beginnings = words_of("WITHOUT_CALLERS_WORDS")
     assert len(beginnings) > 10
     texts = [numbered(text) for _, text in TEXTS]
-    # A reason completes the text of a state that is no sampler's.
+    # A value fills the end of this text: the problem of the state.
     texts.append("the state is not a sampler's: it is no JSON object")
     for beginning in beginnings:
         assert any(text.startswith(beginning) for text in texts), beginning

@@ -1,4 +1,4 @@
-"""Files of earlier versions, which `golden_files.py` wrote, are read with the same content."""
+"""Files that `golden_files.py` wrote with earlier versions are read with the same content."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def expected(files: Path, name: str) -> Arrays:
 
 
 def same(found: Arrays, wanted: Arrays) -> None:
-    """Compare the kept content; later versions may have more."""
+    """Compare the expected arrays; later versions may have more."""
     assert wanted
     for key, values in wanted.items():
         assert found[key].dtype == values.dtype, key
@@ -66,7 +66,7 @@ def test_a_store_is_listed_and_goes_on(files: Path, tmp_path: Path) -> None:
         assert buf.saved_state == {"generator": np.random.PCG64(5).state, "step": 90}
         before = buf.lane_span(0)[1]
         with warnings.catch_warnings(), buf.writer(1, autoreset_mode="next_step") as writer:
-            # Its steps after ends have rewards, as the files have.
+            # `play` gives rewards to steps after ends too, as in the files.
             warnings.simplefilter("ignore", bc.errors.WriterWarning)
             play(writer, {"obs": ("f4", (3,)), "action": "u1", "reward": "f4"}, 10, seed=1)
         assert buf.snapshot("three", store=store)["rows"] == before + 10
@@ -131,7 +131,8 @@ def test_an_exported_dataset_is_a_ring_again(files: Path, tmp_path: Path) -> Non
         rows = flat(buf.rows(0, 0, int(head - first)))
     for key in ("episode", "t", "obs"):
         np.testing.assert_array_equal(rows[key], wanted[f"lane 0/{key}"], err_msg=key)
-    # The newest row of a ring is no step yet; here it ends the episode that was cut.
+    # The newest row of the ring started no transition. The dataset has it as the final observation
+    # of a truncated episode.
     for key in ("flags", "action", "reward"):
         steps = slice(None, -2 if key == "flags" else -1)
         values: NDArray[Any] = rows[key][steps]

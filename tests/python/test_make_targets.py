@@ -1,4 +1,4 @@
-"""Every target that `make help` lists is a part of `make test` or of `make release-check`."""
+"""Every target in `make help` is part of `make release-check`, or `ALONE` says why it is not."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 RULE = re.compile(r"^(?P<target>[a-z-]+):(?!=)(?P<needs>[^#=\n]*)(?P<listed>## .*)?$", re.M)
 
-#: Listed targets that no other runs, and why.
+#: Listed targets that `make release-check` does not need, and why.
 ALONE = {
     "help": "prints the list",
     "clean": "removes the results of all others",

@@ -1,4 +1,4 @@
-"""Every crate of the workspace can be packaged: versions, metadata and files."""
+"""Every crate of the workspace can be packaged, with its metadata and README."""
 
 from __future__ import annotations
 

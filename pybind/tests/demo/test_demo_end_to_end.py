@@ -1,4 +1,4 @@
-"""The whole demo in processes: its output, and the absence of leftovers."""
+"""The whole demo in processes of its own: its output, its ends, and the absence of leftovers."""
 
 import json
 import os
@@ -75,7 +75,7 @@ def demo(
     base: Path, *arguments: str, nohup: bool = False, program: tuple[str, str] = MODULE
 ) -> "subprocess.Popen[str]":
     def prepare() -> None:
-        # Whatever the tests themselves run under.
+        # Replaces the action that the tests themselves were started with.
         signal.signal(signal.SIGHUP, signal.SIG_IGN if nohup else signal.SIG_DFL)
 
     return subprocess.Popen(
@@ -91,7 +91,7 @@ def demo(
 
 
 def left_behind(base: Path) -> list[str]:
-    # A directory may be removed meanwhile, which `os.walk` leaves out.
+    # `os.walk` skips a directory that is removed meanwhile.
     return [
         str(Path(top, name))
         for top, inner, files in os.walk(base)
@@ -101,7 +101,7 @@ def left_behind(base: Path) -> list[str]:
 
 
 def end(run: "subprocess.Popen[str]") -> tuple[str, str]:
-    """Wait for the end of all its processes: each of them holds the pipes."""
+    """Wait for the end of all processes of the demo, each of which holds its pipes."""
     try:
         return run.communicate(timeout=WATCHDOG_SECONDS)
     except subprocess.TimeoutExpired:
@@ -118,7 +118,7 @@ def wait_until(run: "subprocess.Popen[str]", said: str) -> None:
 
 
 def test_a_run_learns_and_a_kill_loses_no_row(base: Path, tmp_path: Path) -> None:
-    # The successor of the killed actor has room to write while the learner is not run.
+    # In a large ring the killed actor's rows are compared before its successor overwrites them.
     roomy = ("--kill", "--capacity", "262144", "--out", str(tmp_path))
     for seconds in ("8", "20", "60"):
         run = demo(base, "--seconds", seconds, *roomy)
@@ -151,7 +151,7 @@ def test_a_signal_ends_every_process_and_removes_ring_and_weights(
     run = demo(base, "--seconds", "600", "--out", str(tmp_path))
     wait_until(run, "running:")
     assert left_behind(base) != []
-    # To the whole group, as a terminal does it; a service manager's SIGTERM meets one process.
+    # A terminal signals the whole group; a service manager sends SIGTERM to one process.
     if number != signal.SIGTERM:
         os.killpg(run.pid, number)
     else:
@@ -164,7 +164,7 @@ def test_a_signal_ends_every_process_and_removes_ring_and_weights(
 
 
 def test_a_signal_during_the_test_of_the_policies_ends_it_too(base: Path, tmp_path: Path) -> None:
-    # However late the signal is, the test is not over.
+    # The test of the policies never ends, so the signal arrives before its end.
     run = demo(base, "--seconds", "1", "--out", str(tmp_path), program=("-c", ENDLESS_TEST))
     wait_until(run, "testing:")
     run.terminate()
@@ -212,7 +212,7 @@ def test_nothing_stays_when_the_demo_itself_is_killed(base: Path, tmp_path: Path
     wait_until(run, "running:")
     run.kill()
     end(run)
-    # The fleet's guardian removes what nobody holds, and has no pipe of the demo.
+    # The fleet's guardian removes the leftovers after `end`: it has no pipe of the demo.
     deadline = time.monotonic() + WATCHDOG_SECONDS
     while left_behind(base) and time.monotonic() < deadline:
         threading.Event().wait(0.01)

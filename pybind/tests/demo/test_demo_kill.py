@@ -1,4 +1,4 @@
-"""The rows of a killed actor in the demo, on a ring whose writers are made by hand."""
+"""The check of a killed actor's rows in the demo, on a ring that the test writes itself."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ from backcast.demo.report import problems
 COLUMNS = {"obs": ("f4", (3,)), "reward": "f4", "checksum": "u8"}
 STEPS = 10
 ELSEWHERE = -1
-"""No process that wrote to the ring."""
+"""Id of no process that wrote to the ring."""
 
 
 def append(ring: bc.ReplayBuffer, steps: int, torn: int | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The demo's learner, its test and its report."""
+"""The demo's learner, its test episodes and its report."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ FEATURES = 6
 
 
 def made_batch(draw: np.random.Generator, rows: int = 256) -> Any:  # noqa: ANN401 - a Batch
-    """One step that pays a thousandth where the action is that of the largest feature."""
+    """Make transitions that pay 0.001 if the action is the index of the largest feature."""
     obs = draw.normal(size=(rows, FEATURES)).astype("f4")
     action = draw.integers(ACTIONS, size=rows)
     paid = obs[:, :ACTIONS].argmax(axis=1) == action

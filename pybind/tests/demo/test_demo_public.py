@@ -1,4 +1,4 @@
-"""The demo is written as a user would write it: from public names alone."""
+"""The demo uses public names only, as a user would."""
 
 import ast
 from pathlib import Path

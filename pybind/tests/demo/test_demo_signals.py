@@ -1,4 +1,4 @@
-"""Signals of the demo in one process, without a ring or actors."""
+"""Handling of signals by the demo, in one process without a ring or actors."""
 
 import signal
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ USUAL: dict[signal.Signals, Any] = {
 
 @pytest.fixture(autouse=True)
 def usual_handlers() -> Iterator[None]:
-    """Handle signals as a program in a terminal does; assert that the test leaves it so."""
+    """Install the handlers of a program in a terminal; assert that the test restores them."""
     before = {number: signal.signal(number, handler) for number, handler in USUAL.items()}
     yield
     left = {number: signal.signal(number, handler) for number, handler in before.items()}

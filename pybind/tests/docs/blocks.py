@@ -9,13 +9,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
-#: Pages about other libraries, which `make test-adapters` installs and runs them with.
+#: Pages about other libraries. `make test-adapters` installs the libraries and runs the pages.
 ADAPTERS = [
     ROOT / "docs" / "howto" / f"{name}.md"
     for name in ("cleanrl", "jax", "pettingzoo", "sb3", "torch")
 ]
 
-#: Languages of blocks, and who runs them. Blocks without a language are text.
+#: Languages of blocks, and what runs them. Blocks without a language are text.
 LANGUAGES = {
     "python": "the page's interpreter, or other blocks where the first line names a file",
     "console": "bash, in the page's directory",
@@ -43,26 +43,26 @@ class Block:
     line: int
     language: str
     body: str
-    #: What it is said to print: the `text` block right after it.
+    #: Output that the page shows for a Python block: the `text` block right after it.
     output: str | None
-    #: Why it is not run, where the page says so.
+    #: Reason that the page gives for not running the block.
     not_run: str | None
 
     @property
     def place(self) -> str:
-        """Page and line, as editors understand them."""
+        """Return page and line, as editors understand them."""
         page = self.page.relative_to(ROOT) if self.page.is_relative_to(ROOT) else self.page
         return f"{page}:{self.line}"
 
     @property
     def program(self) -> str | None:
-        """The file that the block is, when it is one."""
+        """Return the name of the file whose content the block is, if it is one."""
         named = PROGRAM.match(self.body)
         return named["name"] if named and self.language == "python" else None
 
 
 def blocks_of(page: Path) -> list[Block]:
-    """All blocks of a page, top to bottom; an output belongs to the block it follows."""
+    """Return all blocks of a page, top to bottom; an output belongs to the block it follows."""
     text = page.read_text(encoding="utf-8")
     fences = list(FENCE.finditer(text))
     blocks = []

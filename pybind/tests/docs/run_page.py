@@ -25,7 +25,7 @@ LOOSELY = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
 def run(page: Path) -> None:
-    """Run every block that is to be run; the first that does otherwise than shown ends it."""
+    """Run every block of a page; raise at the first that differs from what the page shows."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
     for block in blocks_of(page):
         if block.not_run:
@@ -39,8 +39,8 @@ def run(page: Path) -> None:
 
 
 def run_python(block: Block, namespace: dict[str, Any]) -> None:
-    """Execute a block; an exception is an output like any other, if the page shows it."""
-    # Line numbers of tracebacks and of SyntaxErrors are those of the page.
+    """Execute a block; an exception is an output like any other if the page shows an output."""
+    # Empty lines give tracebacks and SyntaxErrors the line numbers of the page.
     code = compile("\n" * block.line + block.body, block.place.rpartition(":")[0], "exec")
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
@@ -100,7 +100,7 @@ def sessions(block: Block) -> tuple[list[str], list[str]]:
 
 
 def compare(place: str, expected: str, printed: str) -> None:
-    """Compare as doctest does, without invisible characters at the end."""
+    """Compare as doctest does, without white space at both ends."""
     want, got = expected.strip() + "\n", printed.strip() + "\n"
     if not doctest.OutputChecker().check_output(want, got, LOOSELY):
         raise AssertionError(f"{place}\n--- the page shows\n{want}--- it printed\n{got}")

@@ -1,4 +1,4 @@
-"""The pages with figures agree with the results."""
+"""The figures on the pages agree with the recorded results."""
 
 import importlib.util
 import json
@@ -47,7 +47,7 @@ def test_the_pages_have_the_figures_of_all_results() -> None:
     assert RESULTS
     for file in RESULTS:
         marks = {file.stem}
-        if file.stem in WHOLE_RUNS:  # a page has the figures of its subject
+        if file.stem in WHOLE_RUNS:  # these results are split by subject over several pages
             subjects = {shown.subject(of["workload"], of["metric"]) for of in entries_of(file)}
             marks = {f"{file.stem}/{subject}" for subject in subjects}
         for mark in marks:

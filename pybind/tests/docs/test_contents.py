@@ -1,4 +1,4 @@
-"""Both tables of contents, for a forge and for the site, list every page."""
+"""Both tables of contents, `README.md` and that of the site, list every page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from blocks import ROOT
 
 DOCS = ROOT / "docs"
 LINK = re.compile(r"\]\((?!https?:)(?P<path>[^)#]+\.(?:md|rst))")
-#: What the tables of contents are, and the decisions, of which `decisions/README.md` is the table.
+#: The tables of contents themselves. The table of decisions is `decisions/README.md`.
 NOT_LISTED = {"README.md", "index.rst"}
 
 PAGES = {

@@ -1,4 +1,4 @@
-"""All code in README and docs runs, top to bottom, and prints the output that the pages show."""
+"""Code in README and docs runs, top to bottom, and prints the output that the pages show."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LIVE = [
     if page not in ADAPTERS and any(block.language in RUNS for block in blocks_of(page))
 ]
 
-#: Blocks that are shown and not run, by page: a new one is a decision, so it is counted here.
+#: Number of blocks per page that are shown and not run. A new one has to be counted here.
 SHOWN_ONLY = {
     "README.md": 1,
     "docs/howto/daemon.md": 1,
@@ -45,7 +45,7 @@ def name(page: Path) -> str:
 def test_the_blocks_of_a_page_run_and_print_what_it_shows(
     page: Path, place: Path, tmp_path: Path
 ) -> None:
-    # The watchdog ends a hang; how long the page takes is not judged.
+    # The timeout only ends a hang; the test does not judge the duration.
     ran = subprocess.run(
         [sys.executable, "-W", "error", Path(__file__).with_name("run_page.py"), page],
         cwd=tmp_path,
@@ -91,7 +91,7 @@ def test_a_program_of_a_page_is_run_by_another_block_of_it() -> None:
 def test_pages_with_rust_blocks_are_among_the_doctests() -> None:
     source = (ROOT / "tests/src/pages.rs").read_text(encoding="utf-8")
     doctests = set(re.findall(r'include_str!\("\.\./\.\./([^"]+)"\)', source))
-    # Pages of sim and gym are among the doctests of those crates.
+    # The crates sim and gym have these pages among their doctests.
     elsewhere = {
         "docs/concepts/market-simulation.md",
         "docs/concepts/trading-environment.md",

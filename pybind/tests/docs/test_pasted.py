@@ -23,7 +23,7 @@ def test_the_quickstart_runs_in_an_interactive_python(place: Path, tmp_path: Pat
             shown += len((block.output or "").splitlines())
     ran = subprocess.run(
         [sys.executable, "-q", "-i"],
-        # People end a block with an empty line.
+        # An empty line ends a block, as at a prompt.
         input="\n".join(pasted) + "\n",
         cwd=tmp_path,
         env={**os.environ, "BACKCAST_DIR": str(place)},
@@ -34,5 +34,5 @@ def test_the_quickstart_runs_in_an_interactive_python(place: Path, tmp_path: Pat
     )
     assert "Error" not in ran.stderr, ran.stderr
     printed = ran.stdout.splitlines()
-    # A call whose result nobody asked for may be echoed, five hundred arrays may not.
+    # Python may echo the results of a few calls, but not one array for each step of a loop.
     assert shown <= len(printed) <= shown + 5, ran.stdout

@@ -1,4 +1,4 @@
-"""The runner of pages finds pages that are wrong."""
+"""`run_page.py` passes right pages, and fails at the first block that is wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of what waits names every public call that takes a limit, and no other."""
+"""The table of waiting calls lists every public call that takes a timeout, and no other."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "pybind" / "python" / "backcast"
-#: Arguments that are no limit of a wait of their call.
+#: Arguments with a timeout in their name that do not limit a wait of their call.
 NO_WAITS = {"lease_timeout", "handle_timeout_termination"}
-#: Functions of Rust that build or check a wait, and wait for nothing themselves.
+#: Functions of Rust that build or check a wait, and do not wait themselves.
 BUILDERS = {"new", "ended_by", "report_after", "check"}
 
 
 def of_table() -> set[str]:
-    """Return the calls in the first column."""
+    """Return the calls in the first column of the table."""
     page = (ROOT / "docs" / "failure-modes.md").read_text(encoding="utf-8")
     _, section = page.split("## What waits, and for how long\n")
     rows = [line for line in section.split("\n## ")[0].splitlines() if line.startswith("| `")]
@@ -56,7 +56,7 @@ def of_rust() -> set[str]:
 
 
 def of_commands() -> set[str]:
-    """Return the commands with an option for the longest wait, and `rm`, which has a fixed one."""
+    """Return the commands with an option for a timeout, and `rm`, whose timeout is fixed."""
     files = (ROOT / "daemon" / "src" / "cli").rglob("*.rs")
     option = re.compile(r"^    (wait|timeout): u32,", re.MULTILINE)
     return {file.stem for file in files if option.search(file.read_text())} | {"rm"}

@@ -1,4 +1,4 @@
-"""Environments with every kind of observation for tests, and comparisons of their results."""
+"""Environments with nested, flat and tuple observations, and comparisons of their results."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def same(one: Any, other: Any) -> bool:  # noqa: ANN401
 
 
 def but_metrics(result: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Leave the metrics out of a result's infos, where Gymnasium has its own place for infos."""
+    """Return a result without `metrics` in its infos, which Gymnasium may put in `final_info`."""
     *rest, infos = result
     return (*rest, {key: value for key, value in infos.items() if key.lstrip("_") != "metrics"})
 
 
 def row_of(batch: Any, at: int) -> Any:  # noqa: ANN401
-    """Take one environment's observation out of that of many."""
+    """Return one environment's observation out of that of many."""
     if isinstance(batch, dict):
         return {key: row_of(part, at) for key, part in batch.items()}
     if isinstance(batch, tuple):
@@ -53,7 +53,7 @@ def row_of(batch: Any, at: int) -> Any:  # noqa: ANN401
 
 
 class Walk(gym.Env[Any, Any]):
-    """A walk of drawn length with a nested observation; ends now terminated, now truncated."""
+    """Walk of random length with nested observations; ends terminated if that is even."""
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
     observation_space = spaces.Dict(
@@ -100,7 +100,7 @@ class Walk(gym.Env[Any, Any]):
 
 
 class FlatWalk(gym.ObservationWrapper[Any, Any, Any]):
-    """Show the walk as one Box."""
+    """Walk whose observation is one Box."""
 
     def __init__(self) -> None:
         super().__init__(Walk())
@@ -111,7 +111,7 @@ class FlatWalk(gym.ObservationWrapper[Any, Any, Any]):
 
 
 class TupleWalk(gym.ObservationWrapper[Any, Any, Any]):
-    """Show the walk as a tuple of dicts, one per lane of the tests."""
+    """Walk whose observation is a tuple of three dicts: as many as the tests have lanes."""
 
     def __init__(self) -> None:
         super().__init__(Walk())

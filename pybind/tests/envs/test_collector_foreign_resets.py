@@ -30,7 +30,7 @@ def test_a_reset_behind_it_begins_new_episodes(mode: AutoresetMode) -> None:
     for at in range(60):
         if at % 7 == 3:
             obs, _ = envs.reset(seed=1)
-            # Whoever resets acts on what that returned.
+            # The caller acts on the observation that its own reset returned.
             collector.step(act(obs))
             assert collector.transitions > 0
         collector.step(act(collector.obs))

@@ -43,7 +43,7 @@ def ring(env: Any, lanes: int = LANES, **extra: Any) -> bc.ReplayBuffer:  # noqa
 
 
 def as_tuple(part: Any) -> Any:  # noqa: ANN401
-    """Batches name the parts of a tuple 0, 1, ...; make tuples of them again."""
+    """Turn dicts with the keys 0, 1, ..., which batches have for tuples, into tuples again."""
     if isinstance(part, dict):
         parts = {key: as_tuple(value) for key, value in part.items()}
         numbered = list(parts) == [str(at) for at in range(len(parts))]
@@ -177,7 +177,7 @@ def test_a_single_environment_writes_one_lane(autoreset: bool) -> None:
 
 
 class Reusing(gym.Env[Any, Any]):
-    """Counts on over all episodes, and writes to arrays that it has returned."""
+    """Counts from 100, 200, ... in each episode, and writes to arrays that it has returned."""
 
     observation_space = gym.spaces.Dict({"at": gym.spaces.Box(0, 1e9, (2,), np.float32)})
     action_space = gym.spaces.Discrete(2)
@@ -350,7 +350,7 @@ def test_a_ring_without_rewards_goes_without() -> None:
 
 
 class Odd(FlatWalk):
-    """A walk whose space fits no column, though its observations are arrays."""
+    """Walk whose observations are arrays, but whose space fits no column."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -378,7 +378,7 @@ def test_observations_of_an_unknown_space_are_judged_when_they_come() -> None:
 
 @pytest.fixture
 def walking() -> Iterator[tuple[Collector, bc.ReplayBuffer]]:
-    """Three walks of 4, 1 and 4 steps in next-step mode, just reset."""
+    """Give a collector of three walks of 4, 1 and 4 steps in next-step mode, just reset."""
     env = SyncVectorEnv([Walk] * LANES)
     with ring(env) as buf, buf.writer(LANES, "next_step") as writer:
         collector = Collector(env, writer)
@@ -446,7 +446,7 @@ def test_finish_gives_the_newest_transitions_their_successor_once(
     assert (len(buf), collector.writer.rows_written) == (collector.transitions, rows)
     with pytest.raises(bc.errors.EnvError, match=r"\breset\b"):
         collector.step([0] * LANES)
-    # What follows is a new beginning: no transition leads into it.
+    # The next run begins new episodes: no transition leads into them.
     collector.run(at_walk, 2)
     collector.finish()
     assert len(buf) == collector.transitions
@@ -464,7 +464,7 @@ def test_a_writer_with_rows_of_its_own_is_not_continued() -> None:
 
 
 class Faulty(gym.vector.VectorWrapper):
-    """Fails after a step that has happened already."""
+    """Wrapper whose step fails after the wrapped environment has stepped."""
 
     fault = False
 
@@ -479,7 +479,7 @@ def test_after_a_failed_step_only_a_reset_goes_on() -> None:
     env = Faulty(SyncVectorEnv([Walk] * LANES))
     with ring(env) as buf, buf.writer(LANES, "next_step") as writer:
         collector = Collector(env, writer)
-        collector.reset(seed=2)  # five, five and four steps
+        collector.reset(seed=2)  # episodes of five, five and four steps
         collector.run(at_walk, 3)
         env.fault = True
         with pytest.raises(RuntimeError, match="lost"):

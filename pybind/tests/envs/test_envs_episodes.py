@@ -1,4 +1,4 @@
-"""Metrics of episodes, their records and their pictures."""
+"""Metrics of episodes, their recorded histories, and their renders."""
 
 from __future__ import annotations
 

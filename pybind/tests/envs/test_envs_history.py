@@ -1,4 +1,4 @@
-"""Days before the observation: their content in every mode, as copies and as views of an arena."""
+"""History windows in observations: content in every mode, as copies and as views of an arena."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def market(tmp_path: Path) -> bc.Panel:
 
 
 def expected(panel: bc.Panel, obs: dict[str, Any], names: list[str]) -> dict[str, Any]:
-    """Cut the windows out of the panel."""
+    """Return the panel's windows before the observed days."""
     days = obs["day"].reshape(-1)
     found = panel.windows(days, panel.tokens(names), H, 0)
     return {"history": found["history"], "history_mask": found["history_mask"]}
@@ -197,7 +197,7 @@ def test_a_deep_copy_shows_the_days_that_the_original_would(
     for steps in (0, 7):
         for _ in range(steps):
             env.step(np.zeros((n, 3)))
-        # What comes first is a step, or a reset of some.
+        # The first call on the copy is a step, or a masked reset.
         stepped, masked = copy.deepcopy(env), copy.deepcopy(env)
         mask = {"reset_mask": np.arange(n) == 1}
         shown = masked.reset(options=dict(mask))[0]

@@ -1,4 +1,4 @@
-"""Prices at which orders or holdings are impossible: a warning when an environment is made."""
+"""Warnings of prices at which orders or holdings are impossible, when an environment is made."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from backcast.envs import PortfolioEnv, PortfolioVectorEnv
 
 
 def prices(folder: Path, **closes: float) -> Path:
-    """Write tickers whose price never changes."""
+    """Write a CSV of tickers whose price never changes."""
     lines = ["date,tic,open,high,low,close,volume"]
     for date in np.arange("2024-01-01", 30, dtype="datetime64[D]"):
         lines += [f"{date},{tic},{p},{p},{p},{p},1" for tic, p in closes.items()]
@@ -36,7 +36,7 @@ def test_a_share_that_costs_more_than_there_is(tmp_path: Path) -> None:
     PortfolioEnv(path, initial_amount=65_651)
     PortfolioEnv(path, tickers=["AAA"])
     with pytest.warns(UserWarning, match=r'"BTC".*\b65000\b'):
-        PortfolioEnv(path, initial_amount=65_649)  # The fee is missing.
+        PortfolioEnv(path, initial_amount=65_649)  # 1 less than the price plus the fee of 1 %.
 
 
 def test_holdings_that_stop_before_the_cash_is_spent(tmp_path: Path) -> None:

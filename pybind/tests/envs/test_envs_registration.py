@@ -1,4 +1,4 @@
-"""Ids: the results of ``gym.make`` and ``gym.make_vec``, and the cost of importing."""
+"""Registered ids: ``gym.make`` and ``gym.make_vec``, and what an import of Backcast imports."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_every_vectorization_mode_steps_alike_and_keeps_the_step_limit(
     for _ in range(steps):
         actions = draw.uniform(-1, 1, (3, 2)).astype(np.float32)
         here, there = env.step(actions), native.step(actions)
-        # The wrapper that counts steps is not known to what it wraps.
+        # test_one_task.py compares the metrics.
         assert same(but_metrics(here), but_metrics(there))
         truncations.append(here[3].tolist())
     env.close()

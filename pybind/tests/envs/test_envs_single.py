@@ -1,4 +1,4 @@
-"""The portfolio as a single environment: Gymnasium's checker, and equality with the batch."""
+"""PortfolioEnv: Gymnasium's checker, and equality with rows of the vector environment."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_it_is_a_row_of_the_vector_environment_bit_for_bit(panel: bc.Panel, form
 
 
 def test_flags_are_bools_the_reward_is_a_float_and_numbers_are_arrays(panel: bc.Panel) -> None:
-    # What Stable-Baselines3's checker asks for on top of Gymnasium's.
+    # Stable-Baselines3's checker requires these, Gymnasium's does not.
     env = PortfolioEnv(panel)
     obs, info = env.reset(seed=1)
     assert info == {}
@@ -90,7 +90,7 @@ def test_after_an_end_only_a_reset_goes_on(panel: bc.Panel) -> None:
     env = PortfolioEnv(panel, max_episode_steps=1)
     env.reset(seed=1)
     assert env.step(np.zeros(2))[3] is True
-    # It has no modes, masks or numbers.
+    # The error names `reset()` alone: a single environment has no autoreset mode and no mask.
     with pytest.raises(bc.errors.EnvError, match=r"reset\(\)"):
         env.step(np.zeros(2))
     assert env.reset(options={"start_day": 7})[0]["day"] == 7

@@ -1,4 +1,4 @@
-"""Spaces as learners read them: every leaf has an axis, in every form of every environment."""
+"""Spaces of every form of every environment: every Box has an axis, as learners expect."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ FORMS = [
 
 
 def leaves(space: spaces.Space[Any], path: str) -> Iterator[tuple[str, spaces.Space[Any]]]:
-    """Yield the spaces that hold numbers, each with its path."""
+    """Yield the spaces that are neither Dict nor Tuple, each with its path."""
     if isinstance(space, spaces.Dict):
         for key, part in space.spaces.items():
             yield from leaves(part, f"{path}/{key}")
@@ -51,9 +51,9 @@ def leaves(space: spaces.Space[Any], path: str) -> Iterator[tuple[str, spaces.Sp
 
 
 def check(space: spaces.Space[Any], path: str) -> None:
-    """Refuse a leaf without an axis: learners take the length of the first for a layer's width.
+    """Assert that every leaf is a Box with an axis, whose length learners take as a layer's width.
 
-    A lone choice has none: learners read the number of choices from its space.
+    Discrete actions are exempt: learners read the number of choices from their spaces.
     """
     for name, leaf in leaves(space, path):
         if "action" in name and isinstance(leaf, spaces.Discrete | spaces.MultiDiscrete):

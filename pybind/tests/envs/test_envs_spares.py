@@ -1,4 +1,4 @@
-"""Arrays without references are filled again by later steps; others do not change."""
+"""Array pool of steps: arrays without references are filled again, others do not change."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ KEEPS: dict[str, Callable[[Any], Any]] = {
 
 
 def steps(env: Any, count: int) -> Any:  # noqa: ANN401
-    """Step often, with the same actions in every environment."""
+    """Yield the results of steps, whose actions are the same for every environment."""
     draw = np.random.default_rng(3)
     for _ in range(count):
         actions = draw.uniform(-1, 1, env.action_space.shape)
@@ -61,7 +61,7 @@ def test_arrays_that_a_caller_keeps_do_not_change(
     env.reset(seed=1), twin.reset(seed=1)
     pairs: list[tuple[Any, Any]] = []
     for at, (result, expected) in enumerate(zip(steps(env, 14), steps(twin, 14), strict=True)):
-        # Some, so that others are filled again between them.
+        # Keep two results of three, so that later steps fill the arrays of the third again.
         if at % 3 != 2:
             pairs.append((keep(result), copy.deepcopy(expected)))
         assert same(result, expected)
@@ -73,7 +73,7 @@ def test_arrays_that_a_caller_keeps_do_not_change(
 
 
 def asked(keep: Callable[[Any], Any], result: Any) -> Any:  # noqa: ANN401
-    """Take the same part of another result."""
+    """Return the part of a result that `keep` selects, buffers as arrays."""
     part = keep(result)
     return np.asarray(part) if isinstance(part, memoryview) else part
 
@@ -97,7 +97,7 @@ def lock(array: Any) -> None:  # noqa: ANN401
 
 
 def shrink(array: Any) -> None:  # noqa: ANN401
-    """Give memory of an array back."""
+    """Resize an array to one element."""
     array.resize((1,) * array.ndim, refcheck=False)
 
 

@@ -1,4 +1,4 @@
-"""A universe as it is: tickers that come and go, in the environments and in the wrapper."""
+"""Universes whose tickers are listed late or delisted, in the environments and in the wrapper."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_the_wrapper_masks_what_is_not_listed(universe: Path) -> None:
     assert masks[1].tolist() == [[1, 1, 1], [0, 0, 0], [0, 0, 1]]
     actions = np.ones((2, 3, 2))
     obs, *_ = envs.step(actions)
-    # Bought and settled on its last day; what is listed is held.
+    # GONE is bought and settled on its last day. Listed tickers are held.
     assert obs["portfolio"]["shares"].tolist() == [[15, 0, 0], [15, 0, 15]]
     batch = envs.sample_buffer(2)
     assert set(batch[0]["tics"].reshape(-1).tolist()) == {1, 2, 3}

@@ -1,4 +1,4 @@
-"""The portfolio as a vector environment: spaces, arrays, modes, seeds, copies, and refusals."""
+"""PortfolioVectorEnv: spaces, arrays, autoreset modes, seeds, copies, and refusals."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_reused_arrays_that_were_resized_are_refused_before_the_step(panel: bc.P
     with pytest.raises(bc.errors.EnvError, match="copy=True"):
         env.step(np.ones((2, 2)))
     obs["cash"].resize(2, refcheck=False)
-    obs["cash"].shape = (1, 2)  # As long as it was: filled all the same.
+    obs["cash"].shape = (1, 2)  # As many elements as before: the array is filled nevertheless.
     now = env.step(np.ones((2, 2)))[0]
     assert now["day"].tolist() == [[day + 1] for [day] in day]
     assert (now["cash"] > 0).all()
@@ -147,7 +147,7 @@ def test_only_one_thread_at_a_time_writes_to_reused_arrays(panel: bc.Panel) -> N
 
     def step_until_refused() -> int:
         refusals = 0
-        # No number of steps: one thread could take them all before the other begins.
+        # The number of steps is not fixed: one thread could do all before the other one begins.
         while not seen.is_set() and time.monotonic() < deadline:
             try:
                 env.step(actions)
@@ -262,7 +262,7 @@ def test_it_is_gymnasiums_own_vector_environment_of_single_ones_bit_for_bit(
         actions = ours.action_space.sample()
         here, there = ours.step(actions), theirs.step(actions)
         if mode is AutoresetMode.SAME_STEP and "metrics" in here[4]:
-            # Here they are where they are in the other modes, too.
+            # PortfolioVectorEnv has `metrics` in its infos in every mode.
             assert same(here[4]["metrics"], there[4]["final_info"]["metrics"])
             here = but_metrics(here)
         assert same(here, there)

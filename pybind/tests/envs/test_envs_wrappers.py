@@ -34,7 +34,7 @@ def stepped(env: Any, steps: int) -> list[Any]:  # noqa: ANN401
     draw = np.random.default_rng(6)
     seen = [env.reset(seed=3)]
     for _ in range(steps):
-        # Gymnasium's statistics write to the masks that they returned, at the next reset.
+        # At the next reset, RecordEpisodeStatistics writes to masks that it has returned.
         seen.append(copy.deepcopy(env.step(draw.uniform(-1, 1, (N, 2)).astype(np.float32))))
         ended = seen[-1][2] | seen[-1][3]
         if env.metadata["autoreset_mode"] is AutoresetMode.DISABLED and ended.any():
@@ -64,7 +64,7 @@ def test_episode_statistics_are_those_of_the_episodes(panel: bc.Panel, mode: Aut
 
 
 def test_a_masked_reset_keeps_the_statistics_of_the_others(panel: bc.Panel) -> None:
-    # Gymnasium's own vector environments take the mask out of the caller's dict, and then the
+    # Gymnasium's own vector environments remove the mask from the caller's dict, after which the
     # wrapper resets the counters of all.
     env = RecordEpisodeStatistics(made(panel, AutoresetMode.DISABLED))
     env.reset(seed=1)

@@ -1,4 +1,4 @@
-"""One id, one task: the episodes of an id are equal in whichever way its environment is made."""
+"""The episodes of an id are equal in whichever way its environment is made."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Trace = list[list[tuple[Any, ...]]]
 
 
 class Task(NamedTuple):
-    """An id with settings, under which some episodes are terminated and others truncated."""
+    """Id of an environment with settings that end episodes, and a step limit."""
 
     id: str
     settings: dict[str, Any]
@@ -67,7 +67,7 @@ def plain(value: Any) -> Any:  # noqa: ANN401
 
 
 def info_of(infos: dict[str, Any], env: int) -> dict[str, Any]:
-    """Take one environment's infos out of those of many, by their masks."""
+    """Return one environment's infos out of those of many, by their masks."""
     shown = {}
     for key, value in infos.items():
         if not key.startswith("_") and infos.get(f"_{key}", np.ones(N, bool))[env]:
@@ -134,7 +134,7 @@ def assert_same_episodes(found: Trace, expected: Trace) -> None:
 
 
 def constructed(task: Task, **limit: Any) -> Trace:  # noqa: ANN401
-    """Play what the constructor makes, and assert that the trace can tell tasks apart."""
+    """Return the trace of constructed environments, and assert that it has ends with metrics."""
     single: Any = PortfolioEnv if task.id == PORTFOLIO else TradingEnv
     trace = single_trace(lambda: single(**(task.settings | limit)))
     ends = [step for one in trace for step in one if len(step) == 5 and (step[2] or step[3])]
@@ -150,7 +150,7 @@ def changed_spec(task: Task, **changes: Any) -> EnvSpec:  # noqa: ANN401
     return spec
 
 
-# Ways to say a limit: to `gym.make` and `gym.make_vec`, in the spec, and in the id's settings.
+# Ways to give a step limit: to `gym.make` and `gym.make_vec`, in the spec, and in its `kwargs`.
 GIVEN: dict[str, Callable[[Task], tuple[Any, dict[str, Any], int | None]]] = {
     "no limit": lambda task: (task.id, {}, None),
     "none": lambda task: (task.id, {"max_episode_steps": None}, None),
@@ -225,7 +225,7 @@ def test_every_vectorization_and_autoreset_mode_plays_the_same_episodes(
     how = how if mode == "vector_entry_point" else {"vector_kwargs": how}
     many = gym.make_vec(task.id, N, vectorization_mode=mode, **settings, **how)
     expected = constructed(task, max_episode_steps=task.limit)
-    # A spec makes the environment again: `vector_kwargs` and modes are part of it.
+    # The spec makes the environment again: it contains `vector_kwargs` and the modes.
     assert many.spec is not None
     again = gym.make_vec(many.spec)
     assert_same_episodes(vector_trace(many), expected)
@@ -286,7 +286,7 @@ def test_an_id_of_your_own_with_a_limit_is_the_task_with_that_limit(task: Task) 
 
 
 class MyPortfolioEnv(PortfolioEnv):
-    """A subclass with a constructor of its own, which passes on what it is given."""
+    """Subclass with a constructor of its own, which passes its arguments on."""
 
     def __init__(self, **settings: Any) -> None:  # noqa: ANN401
         super().__init__(**settings)
@@ -304,7 +304,7 @@ class MyTradingEnv(TradingEnv):
 
 
 class MyShortTradingEnv(MyTradingEnv):
-    """A subclass of a subclass, whose method is called between the constructors."""
+    """Subclass of a subclass, which calls the constructor of its base from another method."""
 
     def __init__(self, **settings: Any) -> None:  # noqa: ANN401
         self.build(settings)
@@ -344,7 +344,7 @@ def test_a_subclass_with_its_own_constructor_is_the_same_task(task: Task, given:
 
 def test_an_environment_that_another_one_holds_keeps_its_own_limit() -> None:
     class Holder(gym.Env[Any, Any]):
-        """Holds an environment, of which `gym.make` knows nothing."""
+        """Environment that holds another one, which `gym.make` does not see."""
 
         def __init__(self) -> None:
             self.inner = TradingEnv(preset="teaching", warmup_ticks=0, max_ticks=9)

@@ -1,4 +1,4 @@
-"""Several agents in one market without PettingZoo: the native class, and what is refused."""
+"""Several agents in one market without PettingZoo: the native class, and refused settings."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_bad_settings_are_refused(made: dict[str, Any], error: type, words: str)
 
 def test_a_common_limit_is_for_the_agents_that_may_sell_short() -> None:
     made: dict[str, Any] = {"agents": {"a": {"allow_short": True}, "b": {}}, "render_mode": "?"}
-    # The settings are checked before the mode is.
+    # An error about the render mode shows that the settings, which are checked first, are valid.
     with pytest.raises(bc.errors.EnvError, match="render_mode"):
         parallel_trading_env(**made, allow_short=False, short_limit=5)
 

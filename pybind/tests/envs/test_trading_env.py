@@ -1,4 +1,4 @@
-"""The trading environment alone: Gymnasium's checker, spaces, masks, episodes, copies."""
+"""TradingEnv: Gymnasium's checker, spaces, action masks, episodes, copies."""
 
 from __future__ import annotations
 

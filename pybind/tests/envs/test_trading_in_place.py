@@ -29,7 +29,7 @@ def test_rows_are_written_in_place_and_windows_work_over_them(place: Path) -> No
         for _ in range(STEPS):
             actions = draw.integers(0, 3, N)
             rows = [hold_row.__enter__() for hold_row in (w.reserve() for w in writers)]
-            # The ring's own memory: nothing is copied.
+            # `row["obs"]` is the memory of the ring: nothing is copied.
             envs.observe_into([row["obs"] for row in rows])
             reward, terminated, truncated, _ = envs.advance(actions)
             for at, row in enumerate(rows):
@@ -45,7 +45,7 @@ def test_rows_are_written_in_place_and_windows_work_over_them(place: Path) -> No
             assert np.array_equal(rows_of["obs"], np.stack(expected)[:STEPS, at])
             stored = np.where(rows_of["flags"] & 4, 0.0, np.stack(rewards)[:, at])
             assert np.array_equal(rows_of["reward"], stored.astype("f4"))
-        # Episodes of nine steps: every tenth row is a FINAL one.
+        # Episodes have nine steps, so that every tenth row is FINAL.
         assert len(ring) == N * 36
         batch = ring.sampler(seed=1, history=4, future=3).sample(64)
         mask, future_mask = batch.mask, batch.future_mask

@@ -1,4 +1,4 @@
-"""Pictures of the trading environment: their form, what they show, that they keep up."""
+"""Renders of the trading environment: shapes, content, and a frame for every step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PRICES = np.s_[44:300, 10:460]
 
 
 def pixels(picture: Any, colour: list[int]) -> int:  # noqa: ANN401
-    """Count the pixels of a colour in the panel of prices."""
+    """Count the pixels of a colour in the price chart."""
     return int((picture[PRICES] == colour).all(axis=-1).sum())
 
 
@@ -31,7 +31,7 @@ def test_a_picture_shows_price_trades_book_and_equity() -> None:
     assert first.shape == (480, 640, 3)
     assert first.dtype == np.uint8
     assert pixels(first, BUY) == pixels(first, SELL) == 0
-    # The book is there from the start.
+    # The book is shown from the start.
     depth = first[44:300, 470:630]
     assert (depth == BUY).all(axis=-1).any()
     assert (depth == SELL).all(axis=-1).any()

@@ -1,4 +1,4 @@
-"""Rewards of the trading environment: by name and parameters, and written in Python."""
+"""Rewards of the trading environment: by name and options, and as Python functions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHORT: dict[str, Any] = {"warmup_ticks": 40, "max_ticks": 12}
 
 
 class Counting:
-    """Counts its steps, and looks at everything it is given."""
+    """Reward that counts steps and episodes, and checks its input."""
 
     def __init__(self) -> None:
         self.steps = 0
@@ -111,7 +111,7 @@ def test_what_a_reward_raises_ends_the_call() -> None:
     envs.step(np.ones(4, int))
     with pytest.raises(ZeroDivisionError, match="three"):
         envs.step(np.ones(4, int))
-    # The step was taken, and the next one is as good as any.
+    # The environments took the failed step, and the next step succeeds.
     assert envs.step(np.ones(4, int))[4]["decisions"].tolist() == [4] * 4
 
 
@@ -122,7 +122,7 @@ def test_what_a_factory_raises_itself_is_not_explained_away() -> None:
     with pytest.raises(TypeError, match="'int'") as error:
         TradingEnv(reward=failing, **SHORT)
     assert not isinstance(error.value, bc.BackcastError)
-    # A class that takes no argument, and an object that makes rewards, are factories.
+    # A class without constructor arguments, and an object that returns rewards, are factories.
     for reward in (Counting, type("Maker", (), {"__call__": lambda self: lambda step: 1.0})()):
         TradingEnv(reward=reward, **SHORT).close()
 

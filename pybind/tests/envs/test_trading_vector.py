@@ -1,4 +1,4 @@
-"""The vector trading environment: single ones, Gymnasium's vectors, modes, masks, forks."""
+"""TradingVectorEnv: equal to single environments and Gymnasium's vectors; modes, masks, forks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCHEMES = ["discrete", "discrete_limit", "discrete_target", "target", "order_siz
 
 
 def run(envs: Any, steps: int, seed: int = 9) -> list[Any]:  # noqa: ANN401
-    """Collect everything that a run of drawn actions shows."""
+    """Return the results of a reset and of steps with random actions."""
     envs.action_space.seed(4)
     shown = [envs.reset(seed=seed)]
     shown += [envs.step(envs.action_space.sample()) for _ in range(steps)]
@@ -77,7 +77,7 @@ def test_it_is_what_gymnasium_makes_of_single_ones(mode: AutoresetMode) -> None:
         ends += "metrics" in infos
         for name, value in gathered.items():
             if name == "final_info":
-                # The mask belongs to the next decision, and there is none.
+                # The action mask is for the next decision. An ended episode has none.
                 value = {k: v for k, v in value.items() if k.lstrip("_") != "action_mask"}
                 found = {k: v for k, v in infos["final_info"].items() if k in value}
                 assert same(found, value)

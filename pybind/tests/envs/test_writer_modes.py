@@ -1,7 +1,7 @@
-"""Every kind of loop with every mode of a writer: right rows, an error, or a warning.
+"""Every kind of loop with every autoreset mode of a writer: right rows, an error, or a warning.
 
-The table of docs/howto/gymnasium.md is what is tested: wrong rows without a word are in none of its
-cells.
+The outcomes are compared with the table of docs/howto/gymnasium.md. No loop stores wrong rows
+without an error or a warning.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "howto" / "gymnasium.md"
 
 
 class Counted(gym.Env[np.ndarray, np.int64]):
-    """Shows the number of its episode and step, so that a transition tells whether it is true."""
+    """Environment whose observations are the numbers of episode and step, to detect wrong rows."""
 
     observation_space = gym.spaces.Box(-1, 1e6, (2,), np.float32)
     action_space = gym.spaces.Discrete(1_000)
@@ -50,7 +50,7 @@ class Counted(gym.Env[np.ndarray, np.int64]):
 
 
 def act(obs: np.ndarray) -> np.ndarray:
-    """An action that belongs to its observation."""
+    """Return an action that follows from its observation."""
     return np.asarray(obs[..., 0] * 10 + obs[..., 1] + 1, np.int64)
 
 
@@ -162,7 +162,7 @@ def ring(lanes: int) -> bc.ReplayBuffer:
 
 
 def wrong_rows(buf: bc.ReplayBuffer) -> list[str]:
-    """Say which transitions never happened, and which of the finished episodes are missing."""
+    """List stored transitions that never happened, and missing ones of finished episodes."""
     wrong, lanes = [], buf.stats()["lanes"]
     for lane in range(lanes):
         low, head = buf.lane_span(lane)
@@ -264,7 +264,7 @@ def test_a_writer_takes_lanes_and_mode_from_an_environment(env: Any, lanes: int,
 
 
 class Unsaid(SyncVectorEnv):
-    """An environment without metadata about its resets."""
+    """Environment without metadata about its resets."""
 
     def __init__(self) -> None:
         super().__init__([Counted])

@@ -1,4 +1,4 @@
-"""Errors of the crates, and the classes that they become in Python, of the conversions."""
+"""Table of the crates' errors and their classes in Python, read from the conversions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 SOURCES = Path(__file__).resolve().parents[2] / "src"
-#: `impl From<SampleError> for Failure {` or `fn class_of_limit(error: &LimitError) ...`, whole.
+#: Matches a whole `impl From<SampleError> for Failure` or `fn class_of_limit(error: &LimitError)`.
 BLOCK = re.compile(
     r"^(?:impl From<(\w+)> for Failure|fn class_of_\w+\(error: &(\w+)\))[^\n]*\{\n(.*?)^\}",
     re.MULTILINE | re.DOTALL,
@@ -26,12 +26,12 @@ that it has alone.
 
 
 def in_python(variant: str) -> str:
-    """Return the class of a variant of `ErrorClass`."""
+    """Return the Python class of a variant of `ErrorClass`."""
     return "`BackcastError`" if variant == "Base" else f"`{variant}Error`"
 
 
 def faces() -> str:
-    """Return the section: every error of a crate, and the classes that it becomes."""
+    """Return the section of the page that lists every error of a crate and its Python classes."""
     classes: dict[tuple[str, str], set[str]] = {}
     for path in SOURCES.rglob("*.rs"):
         text = path.read_text(encoding="utf-8")

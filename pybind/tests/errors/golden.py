@@ -1,6 +1,6 @@
 """Calls of every part of Backcast that raise, for `golden_messages.txt`.
 
-`docs/errors.md` has the mistakes of newcomers; here are others, of parts that the page leaves out.
+`docs/errors.md` has the mistakes of newcomers. Most of the calls here are not on that page.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ COMMANDS = [
 
 
 def entered(fleet: bc.Fleet) -> None:
-    """Start a fleet that cannot start."""
+    """Enter the block of a fleet that cannot start."""
     with fleet:
         pass
 
@@ -141,7 +141,7 @@ def rings(hold: Any) -> dict[str, object]:  # noqa: ANN401
 
 
 def names(newcomer: Newcomer, place: Path, files: Path, held: ExitStack) -> dict[str, object]:
-    """Make everything that the calls name, beside the scene of the page of errors."""
+    """Make the objects that the calls name, besides those of the page of errors."""
     hold = held.enter_context
     pong: Any = newcomer.names["pong"]
     policy = hold(bc.Params.create("policy", {"w": np.zeros(2)}))
@@ -154,7 +154,7 @@ def names(newcomer: Newcomer, place: Path, files: Path, held: ExitStack) -> dict
     file = Path(bc.list_snapshots("damaged")[0]["files"][-1])
     file.write_bytes(file.read_bytes()[:-1])
     hidden = {"matplotlib", "torch"}
-    # Their modules too, which other tests of the process have imported.
+    # Submodules are hidden too, because other tests of the process may have imported them.
     hidden |= {name for name in sys.modules if name.partition(".")[0] in hidden}
     hold(patch.dict(sys.modules, dict.fromkeys(hidden)))
     for module in ("backcast.cleanrl", "backcast.sb3", "backcast.plot._draw"):
@@ -175,7 +175,7 @@ def names(newcomer: Newcomer, place: Path, files: Path, held: ExitStack) -> dict
 
 
 def messages(place: Path, files: Path) -> str:
-    """Return every call with its class and its whole message, wrapped; `files` becomes the cwd."""
+    """Return every call with its error and message, wrapped; `files` becomes the cwd."""
     text = ""
     with ExitStack() as held:
         newcomer = Newcomer(place, files, held)
@@ -183,7 +183,7 @@ def messages(place: Path, files: Path) -> str:
         for heading, typed in TYPED.items():
             text += f"# {heading}\n\n" + "\n\n".join(map(newcomer.types, typed)) + "\n\n"
         text += "# In a shell\n\n" + "\n\n".join(map(newcomer.runs, COMMANDS)) + "\n"
-    # Durations, sizes of files of rings, and random parts of file names.
+    # Replaces durations, file sizes and random parts of file names, which differ between runs.
     text = re.sub(r"\b\d+ ms\b", "10 ms", text)
     text = re.sub(r"\b\d+ KiB\b", "99 KiB", text)
     return re.sub(r"-[0-9a-f]{8}-", "-01234567-", text)

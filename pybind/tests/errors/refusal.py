@@ -1,6 +1,6 @@
-"""A refusal, the world that it happens in, and the assertions about every one.
+"""A refused call, the objects that it uses, and the checks of every refusal.
 
-Each operation has a file of rows beside this one; a later operation brings a file of its own.
+The `test_refused_*.py` files have the calls as rows of tables, one file per kind of operation.
 """
 
 from __future__ import annotations
@@ -55,21 +55,21 @@ BUILTINS: dict[type[bc.BackcastError], type[Exception]] = {
     errors.DaemonTimeoutError: TimeoutError,
     errors.OverBudgetError: errors.DaemonError,
 }
-"""Builtin base of each error, for code that does not import Backcast."""
+"""Another base of each error: a builtin, or the error of Backcast that it specializes."""
 
 
 def lasting(path: Path) -> bytes:
-    """Read a file without its notifiers: a wait marks that a process may be asleep."""
+    """Read a file, `ring.rdr` without its notifiers: every wait sets their `listening` flag."""
     content = path.read_bytes()
     return content[:128] + content[384:] if path.name == "ring.rdr" else content
 
 
 @dataclass(frozen=True)
 class Row:
-    """One thing that is refused, and the facts that the message must state.
+    """One refused call, and the facts that its message must state.
 
-    They are names, values and limits; quotes of any kind match ``'``. Prose is left to
-    `golden_messages.txt` and the page of errors.
+    Facts are names, values and limits; ``'`` in them matches quotes of any kind. Golden messages
+    and the page of errors check the wording.
     """
 
     id: str
@@ -88,14 +88,14 @@ def table(rows: list[Row]) -> pytest.MarkDecorator:
 class World:
     """Rings, writers, a sampler, a panel and an environment in one directory.
 
-    ``pong`` has 4 lanes of 50 rows: lane 0 was lapped and is free, lanes 1 and 2 belong to
-    ``same_step``, lane 3 to ``next_step``, without rows. ``empty`` has none at all; ``kept`` is
-    persistent and nobody holds it. ``env`` has two portfolios, just reset by ``collector``, which
-    appends to ``steps``.
+    ``pong`` has 4 lanes of 50 rows: lane 0 was lapped and is free; lanes 1 and 2 belong to the
+    writer ``same_step``, and lane 3 to ``next_step``, and have no rows. ``empty`` has no rows.
+    ``kept`` is persistent and has no holder. ``env`` has two portfolios, just reset by
+    ``collector``, which appends to ``steps``.
     """
 
     def __init__(self, place: Path, files: Path, held: ExitStack) -> None:
-        """Make everything; ``held`` closes it."""
+        """Make all objects; ``held`` closes them."""
         self.place, self.files = place, files
         self.hold, self.kept = held.enter_context, list[Any]()
         self.pong = held.enter_context(self.create("pong", COLUMNS, capacity=200, lanes=4))
@@ -120,23 +120,23 @@ class World:
         self.collector = Collector(self.env, self.hold(self.steps.writer(2, "disabled")))
         self.collector.reset(seed=3)
         self.sampler = held.enter_context(self.pong.sampler(seed=7))
-        # A buffer makes its own sampler at its first draw, which takes a reader's slot.
+        # At its first draw a buffer makes its own sampler, which takes a reader slot.
         self.pong.sample(1)
         with pytest.raises(bc.errors.SampleError):
             self.empty.sample(1)
 
     def keep(self, thing: Any) -> Any:  # noqa: ANN401 - any handle
-        """Keep the objects that the scene of a row needs until the test is over."""
+        """Keep an object that a row needs until the test is over, and return it."""
         self.kept.append(self.hold(thing))
         return thing
 
     def create(self, name: Any = "new", schema: Any = COLUMNS, **changes: Any) -> bc.ReplayBuffer:  # noqa: ANN401 - anything is tried
-        """Make a ring here, with some arguments changed."""
+        """Make a ring in this directory, with some arguments changed."""
         arguments: dict[str, Any] = {"capacity": 10, "dir": self.place} | changes
         return bc.ReplayBuffer.create(name, schema, **arguments)
 
     def picture(self) -> dict[str, object]:
-        """Return everything that another process could see: every file and every counter."""
+        """Return what a refused call must not change: files, counters, state of the environment."""
         found: dict[str, object] = {
             str(path): hashlib.blake2b(lasting(path)).hexdigest()
             for root in [self.place, self.files]
@@ -145,7 +145,7 @@ class World:
         }
         found |= {"pong": self.pong.stats(), "empty": self.empty.stats()}
         found |= {"steps": self.steps.stats(), "seen": self.collector.obs}
-        # The next episode of the first portfolio, and where the second one is.
+        # A copy of the environment shows the first portfolio's next episode and the second's state.
         first = {"reset_mask": np.array([True, False])}
         found["next"] = copy.deepcopy(self.env).reset(options=first)
         written = self.same_step.rows_written + self.next_step.rows_written
@@ -153,7 +153,7 @@ class World:
 
 
 def prices(*more: str) -> str:
-    """Write ten days of a ticker and an index, and lines of your own."""
+    """Return a CSV of ten days of a ticker and an index, with more lines at its end."""
     lines = ["date,tic,open,high,low,close,volume,rsi"]
     for day in range(1, 11):
         for ticker in ["AAA", "VIX"]:
@@ -163,7 +163,7 @@ def prices(*more: str) -> str:
 
 @contextmanager
 def world_at(place: Path, files: Path) -> Iterator[World]:
-    """Give a world, and leave nothing of it."""
+    """Yield a world, and close all its objects."""
     with ExitStack() as held:
         yield World(place, files, held)
 

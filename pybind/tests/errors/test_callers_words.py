@@ -1,4 +1,4 @@
-"""Paths and names of the caller stand in messages as they were given."""
+"""Messages quote the caller's paths and names unchanged."""
 
 from __future__ import annotations
 

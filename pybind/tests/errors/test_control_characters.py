@@ -20,7 +20,7 @@ def printable(text: str) -> bool:
 
 
 def blake3(text: bytes) -> str:
-    """Hash up to 1,024 bytes, as the paper of BLAKE3 has it in section 2.1."""
+    """Return the BLAKE3 hash of up to 1,024 bytes, as in section 2 of the BLAKE3 paper."""
     first = [0x6A09E667, 0xBB67AE85, 0x3C6EF372, 0xA54FF53A]
     first += [0x510E527F, 0x9B05688C, 0x1F83D9AB, 0x5BE0CD19]
     moved = [2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8]
@@ -31,7 +31,7 @@ def blake3(text: bytes) -> str:
     chain = first
     for at, block in enumerate(blocks):
         words = list(struct.unpack("<16I", block.ljust(64, b"\0")))
-        # The first block of the chunk, and the last, which is the root too.
+        # CHUNK_START on the first block; CHUNK_END and ROOT on the last one.
         flags = (at == 0) + (10 if at == len(blocks) - 1 else 0)
         v = [*chain, *first[:4], 0, 0, len(block), flags]
         for _ in range(7):
@@ -51,7 +51,7 @@ def turned(word: int, right: int) -> int:
 
 
 def write_manifest(path: Path, generation: int, **changed: Any) -> None:  # noqa: ANN401
-    """Write a manifest of ours, but for what changed in its ring."""
+    """Write a valid manifest, but for the changes of its ring or column."""
     column: dict[str, Any] = {"name": "obs", "dtype": "f4", "shape": [], "role": "obs"}
     for key in column:
         column[key] = changed.pop(key, column[key])
@@ -112,7 +112,7 @@ def test_errors_about_a_hostile_manifest_are_printable(
             call()
         assert "[31mred" in str(raised.value)
         assert printable(str(raised.value))
-    # One that is whole is used, and a warning tells of the other.
+    # A second, valid manifest is used, and a warning quotes the hostile one.
     write_manifest(folder / "manifest-1", 2)
     with pytest.warns(UserWarning, match=r"\[31mred") as warned:
         bc.list_snapshots(store=store)

@@ -1,4 +1,4 @@
-"""Exceptions that end a program, such as Ctrl-C, pass through the reading of arguments."""
+"""Exceptions that end a program, such as Ctrl-C, are raised unchanged while arguments are read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 
 class Interrupted:
-    """A number during whose making Ctrl-C is pressed."""
+    """A value whose conversion raises `KeyboardInterrupt`, as Ctrl-C does."""
 
     def __int__(self) -> int:
         raise KeyboardInterrupt
@@ -51,7 +51,7 @@ class TooSlowError(TimeoutError):
 
 
 class Slow:
-    """A value during whose reading a handler raises."""
+    """A value whose conversion raises the exception of a signal handler."""
 
     def __index__(self) -> int:
         raise TooSlowError
@@ -100,7 +100,7 @@ def test_numpy_errors_are_the_cause_of_refused_appends() -> None:
 
 
 class WantsAGradient:
-    """Value that NumPy makes no array of, as torch's tensors that require a gradient."""
+    """A value that NumPy cannot convert, like a PyTorch tensor that requires a gradient."""
 
     def __array__(self, *_arguments: object, **_keywords: object) -> NDArray[Any]:
         raise RuntimeError("detach it first")
@@ -116,14 +116,14 @@ def test_errors_of_array_likes_are_reported_with_the_column() -> None:
 
 
 class Untold(tuple[int, ...]):
-    """A shape that must not be shown."""
+    """A valid shape, whose `repr` must not be called."""
 
     def __repr__(self) -> str:
         raise AssertionError("shown, though it is right")
 
 
 class Showing:
-    """No number, during whose showing Ctrl-C is pressed."""
+    """A value of a wrong type, whose `repr` raises `KeyboardInterrupt`."""
 
     def __repr__(self) -> str:
         raise KeyboardInterrupt
@@ -140,7 +140,7 @@ def test_only_wrong_values_are_shown_and_interrupts_meanwhile_are_raised() -> No
 
 @pytest.fixture
 def signalled() -> Iterator[type[str]]:
-    """Return names that send a signal when they are converted to text."""
+    """Yield a class of names that send a signal when they are converted to text."""
 
     class Name(str):
         __slots__ = ()
@@ -149,8 +149,8 @@ def signalled() -> Iterator[type[str]]:
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGUSR1, interrupt)
-    # C calls what follows without Python in between, which would run the handler at once. What it
-    # returns, 0, is the number of the text.
+    # C calls `raise` directly, because Python code in between would run the handler too early. Its
+    # result, 0, is the index of the text to return.
     send = ctypes.PyDLL(None)["raise"]
     send.restype = ["x"].__getitem__
     Name.__str__ = staticmethod(functools.partial(send, int(signal.SIGUSR1)))  # type: ignore[method-assign]

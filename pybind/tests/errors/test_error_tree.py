@@ -1,4 +1,4 @@
-"""The exception tree: one root, and beside it the builtin that a Python user expects."""
+"""The exception tree: one root, and for each error the builtin that a Python user expects."""
 
 from __future__ import annotations
 

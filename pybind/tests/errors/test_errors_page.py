@@ -1,4 +1,4 @@
-"""Golden messages and `docs/errors.md` agree with the printed errors.
+"""`golden_messages.txt` and `docs/errors.md` agree with the printed errors.
 
 `make errors-page` writes both again.
 """

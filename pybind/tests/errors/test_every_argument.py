@@ -1,4 +1,4 @@
-"""Every argument of every public callable: misspelt, and of a type that nothing takes."""
+"""Every argument of every public callable, misspelt and with a value of a wrong type."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ WEIGHTS = {"w": np.zeros(3, "f4")}
 PUBLIC = [(bc, name) for name in bc.__all__ if name != "__version__"]
 PUBLIC += [(types, name) for name in types.__all__]
 PUBLIC += [(envs, name) for name in envs.__all__] + [(plot, name) for name in plot.__all__]
-# Those of many first: single ones build upon them.
+# In reverse, so that `Vec` classes come before the single ones that inherit from them.
 PUBLIC += [(finrl, name) for name in sorted(finrl.__all__, reverse=True)]
 PUBLIC += [(cli, "main")] + [(returns, name) for name in returns.__all__ if name.islower()]
 PUBLIC += [(fleet, name) for name in ("Context", "context", "report")]
-# Settings of markets are dataclasses, whose arguments Python itself refuses.
+# Python itself checks the arguments of settings of markets, which are dataclasses.
 PUBLIC += [(sim, name) for name in ("Market", "Floor", "MarketConfig", "Population")]
 
 OPTIONS = {
     *["Priority", "Largest", "Smallest", "Recency", "LaneWeights", "Epoch", "Consume"],
     "WholeEpisodes",
 }
-"""Options of a sampler, which reads their fields; `test_select` tries fields of another type."""
+"""Options of a sampler, which checks their fields; `test_select` tries fields of wrong types."""
 
 CALLED = {
     *["Schema", "PortfolioVectorEnv", "PortfolioEnv", "Collector", "FastFinRL", "VecFastFinRL"],
@@ -74,22 +74,22 @@ NOT_EXPLAINED = {
 
 @dataclass(frozen=True)
 class Call:
-    """A function, a class, or a method of something that a test made."""
+    """A function, a class, or a method of an object of the fixture `made`."""
 
     found: Any
     owner: str | None = None
 
     def of(self, made: dict[str, Any]) -> Any:  # noqa: ANN401 - any callable
-        """Bind a method to the object that was made."""
+        """Return the callable, a method bound to the object of its class."""
         return self.found if self.owner is None else getattr(made[self.owner], self.found.__name__)
 
 
 def callables() -> Iterator[tuple[str, Call]]:
-    """Give every public callable by name; one that classes share, of the first of them."""
+    """Yield every public callable by name; a method that classes share, for the first of them."""
     seen = set()
     for module, attribute in PUBLIC:
         thing = getattr(module, attribute)
-        # Two classes have the name that each of their users knows.
+        # `backcast` and `backcast.finrl` both have a class `ReplayBuffer`.
         name = f"finrl.{attribute}" if thing is finrl.ReplayBuffer else attribute
         if not inspect.isclass(thing):
             yield name, Call(thing)
@@ -110,7 +110,7 @@ CALLABLES = dict(callables())
 
 
 def good(name: str, made: dict[str, Any]) -> dict[str, Any]:
-    """Arguments that a call takes, without those that it can do without."""
+    """Return the required arguments of a call, with values of the right types."""
     panel, csv = made["Panel"], made["csv"]
     spaces = made["PortfolioEnv"].observation_space, made["PortfolioEnv"].action_space
     arguments: dict[str, dict[str, Any]] = {
@@ -242,7 +242,7 @@ def good(name: str, made: dict[str, Any]) -> dict[str, Any]:
 
 
 def arguments_of(call: Call) -> Iterator[tuple[str, Any]]:
-    """Every argument of a callable with its annotation, settings by name among them."""
+    """Yield every argument of a callable with its annotation, those of `Unpack` included."""
     for parameter in inspect.signature(call.found).parameters.values():
         settings = re.fullmatch(r"Unpack\[(\w+)\]", str(parameter.annotation))
         if parameter.kind is parameter.VAR_KEYWORD and settings:
@@ -252,7 +252,7 @@ def arguments_of(call: Call) -> Iterator[tuple[str, Any]]:
 
 
 def parameters() -> Iterator[Any]:
-    """Every argument of every callable."""
+    """Yield a test parameter for every argument of every callable."""
     for name, call in CALLABLES.items():
         for parameter, _ in arguments_of(call):
             if not parameter.startswith("_") and parameter != "self":
@@ -267,11 +267,11 @@ COUNTED = {
     for parameter, annotation in arguments_of(call)
     if name not in OPTIONS and annotation in ("int", "int | None")
 }
-"""Arguments that are whole numbers in every call that has them."""
+"""Names of arguments that are integers in some call; no call takes a bool for one of them."""
 
 
 class Visitor:
-    """An agent that keeps the floor of its turn."""
+    """An agent that keeps the `Floor` of its turn."""
 
     floor: Any = None
 
@@ -281,7 +281,7 @@ class Visitor:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """One of each thing that has methods."""
+    """Yield an object of each class that has methods, by name."""
     files = tmp_path_factory.mktemp("files")
     (files / "prices.csv").write_text(prices())
     with ExitStack() as held, pytest.MonkeyPatch.context() as patch:
@@ -401,11 +401,11 @@ TYPED = [
     for case in PARAMETERS
     if not {str(case.values[0]), " ".join(map(str, case.values))} & ANYTHING.keys()
 ]
-"""Arguments with a type that no other argument has."""
+"""Arguments that are tried with a value of a wrong type."""
 
 
 def skip_without_pettingzoo(name: str, parameter: str) -> None:
-    """Skip settings of an environment that only PettingZoo makes, and so checks."""
+    """Skip settings of an environment that is made, and so checked, only with PettingZoo."""
     if name == "parallel_trading_env" and parameter in envs.TradingSettings.__annotations__:
         pytest.importorskip("pettingzoo")
 

@@ -1,4 +1,4 @@
-"""Steps that do not fit the schema or the writer's mode; none of them leaves a trace."""
+"""Steps that do not fit the schema or the writer's mode; none of them changes the ring."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory that cannot be filled, and iterators that cannot be made or asked."""
+"""Refused arrays to fill with a batch, and refused iterators of batches."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from refusal import Row, check, table, world_at
 
 
 def row(case: str, do: Callable[[Any], object], error: type[BackcastError], *words: str) -> Row:
-    """Ask the sampler something that its types would not allow either."""
+    """Call the sampler, typed as `Any` so that type checkers accept wrong arguments."""
     return Row(case, lambda world: do(world.sampler), error, words)
 
 
 def into(case: str, out: Any, *words: str) -> Row:  # noqa: ANN401 - anything is tried
-    """Give it memory for two transitions."""
+    """Draw two transitions into `out`."""
     return row(case, lambda s: s.sample(2, out=out), SampleError, *words)
 
 

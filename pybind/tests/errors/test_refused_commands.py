@@ -1,4 +1,4 @@
-"""Refusals of the command line in Python: status, words on stderr, and nothing changed."""
+"""Refusals of the command line in Python: status, facts on stderr, and nothing changed."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def collect(
     error: type[BackcastError],
     *words: str,
 ) -> Row:
-    """Ask a collector, which has been reset, for something."""
+    """Call a collector that has been reset."""
     return Row(case, lambda world: do(world.collector, world), error, words)
 
 
@@ -68,7 +68,7 @@ def writer_of(world: World, schema: object, lanes: int = 2, mode: Any = "disable
 
 
 def match(case: str, schema: Callable[[dict[str, Any]], object], *words: str, **writer: Any) -> Row:  # noqa: ANN401
-    """Make a collector whose ring's columns are somewhat different."""
+    """Make a collector for a ring or writer that differs from the environment."""
 
     def do(world: World) -> object:
         given = dict(world.collector.writer.schema.columns)

@@ -1,4 +1,4 @@
-"""Methods without arguments refuse them as all others do."""
+"""Arguments of methods that take none, missing arguments of appends, and limits of a wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that cannot be leased, refusals of a lease, and impossible policies."""
+"""Rows that cannot be leased, refused calls of a lease, and impossible lane policies."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ MOST_HOLDS = 1024
 
 
 def ask(case: str, do: Callable[[Any], object], error: type[BackcastError], *words: str) -> Row:
-    """Ask `pong` for a lease that its types would not allow either."""
+    """Ask `pong` for a lease, typed as `Any` so that type checkers accept wrong arguments."""
     return Row(case, lambda world: do(world.pong), error, words)
 
 
 def use(case: str, do: Callable[[Any], object], error: type[BackcastError], *words: str) -> Row:
-    """Do something to a lease of ten rows of lane 0."""
+    """Use a lease of ten rows of lane 0."""
 
     def given(world: World) -> None:
         world.keep(world.pong.lease(0, 80, 10))
@@ -42,7 +42,7 @@ def use(case: str, do: Callable[[Any], object], error: type[BackcastError], *wor
 
 
 def closed(case: str, do: Callable[[Any], object]) -> Row:
-    """Do something to a lease that was closed."""
+    """Use a closed lease."""
     words = ("80..90", "'pong'")
 
     def given(world: World) -> None:
@@ -52,7 +52,7 @@ def closed(case: str, do: Callable[[Any], object]) -> Row:
 
 
 def ring(case: str, given: Callable[[World], object], *words: str) -> Row:
-    """Ask another ring for its first row."""
+    """Lease the first row of another ring."""
     return Row(case, lambda world: world.kept[0].lease(0, 0, 1), LeaseError, words, given)
 
 
@@ -158,7 +158,7 @@ def test_leases_refuse(place: Path, tmp_path: Path, row: Row) -> None:
 
 
 def policy(case: str, changes: dict[str, Any], error: type[BackcastError], *words: str) -> Row:
-    """Try to make a ring of some lane policy."""
+    """Make a ring with a lane policy or its settings."""
     return Row(case, lambda world: world.create(**changes), error, words)
 
 

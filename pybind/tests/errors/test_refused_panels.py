@@ -1,4 +1,4 @@
-"""Market data that makes no panel, windows that it cannot serve, and settings of environments."""
+"""Market data that makes no panel, and windows and tickers that a panel does not have."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HEADER = "date,tic,open,high,low,close,volume\n"
 
 
 def csv(case: str, text: str, *words: str) -> Row:
-    """Try to load a text."""
+    """Load a CSV of this text."""
 
     def given(world: World) -> None:
         (world.files / "bad.csv").write_text(text)
@@ -29,12 +29,12 @@ def csv(case: str, text: str, *words: str) -> Row:
 
 
 def load(case: str, changes: dict[str, Any], error: type[BackcastError], *words: str) -> Row:
-    """Try to load good data with some arguments changed."""
+    """Load good data with some arguments changed."""
     return Row(case, lambda w: bc.Panel.from_csv(**({"path": w.csv} | changes)), error, words)
 
 
 def ask(case: str, do: Callable[[Any], object], error: type[BackcastError], *words: str) -> Row:
-    """Ask the panel something that its types would not allow either."""
+    """Call the panel, typed as `Any` so that type checkers accept wrong arguments."""
     return Row(case, lambda world: do(world.panel), error, words)
 
 

@@ -1,4 +1,4 @@
-"""Draws, gathers, reads and waits that cannot be served, and errors of a closed handle."""
+"""Refused draws, gathers, reads and waits, and calls of closed handles."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from refusal import Row, World, check, table, world_at
 def row(
     case: str, do: Callable[[Any, World], object], error: type[BackcastError], *words: str
 ) -> Row:
-    """Ask `pong` something that its types would not allow either."""
+    """Call `pong`, typed as `Any` so that type checkers accept wrong arguments."""
     return Row(case, lambda world: do(world.pong, world), error, words)
 
 

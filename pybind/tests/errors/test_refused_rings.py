@@ -1,4 +1,4 @@
-"""Rings that cannot be made, joined or removed, lanes that cannot be had, closed handles."""
+"""Rings that cannot be made, attached, removed or pickled, and lanes that cannot be claimed."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ from backcast.errors import (
 from refusal import COLUMNS, Row, World, check, table, world_at
 
 ANY: Any = bc
-"""The module, for calls that type checkers would refuse too."""
+"""The module, typed as `Any` so that type checkers accept wrong arguments."""
 
 
 def untyped(thing: object) -> Any:  # noqa: ANN401 - that is the point
-    """Give a thing without its types."""
+    """Return an object typed as `Any`."""
     return thing
 
 
 def create(case: str, changes: dict[str, Any], error: type[BackcastError], *words: str) -> Row:
-    """Try to make a ring with some arguments changed."""
+    """Make a ring with some arguments changed."""
     return Row(case, lambda world: world.create(**changes), error, words)
 
 
 def call(case: str, do: Callable[[World], object], error: type[BackcastError], *words: str) -> Row:
-    """Try anything else."""
+    """Make any other call."""
     return Row(case, do, error, words)
 
 
 def damage(content: Callable[[bytes], bytes]) -> Callable[[World], object]:
-    """Overwrite a ring's control file."""
+    """Return a function that overwrites the control file of `kept`."""
 
     def do(world: World) -> None:
         [control] = world.place.rglob("kept.ring/ring.ctl")
@@ -55,7 +55,7 @@ def damage(content: Callable[[bytes], bytes]) -> Callable[[World], object]:
 
 
 def attach_kept(world: World) -> bc.ReplayBuffer:
-    """Join the damaged ring."""
+    """Attach to the damaged ring."""
     return bc.ReplayBuffer.attach("kept", dir=world.place)
 
 

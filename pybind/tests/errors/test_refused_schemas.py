@@ -1,4 +1,4 @@
-"""Columns that make no schema."""
+"""Columns that are refused in a schema."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from refusal import Row, check, table, world_at
 
 
 def row(case: str, columns: Any, *words: str) -> Row:  # noqa: ANN401 - anything is tried
-    """Try columns."""
+    """Make a schema of these columns."""
     return Row(case, lambda world: bc.Schema(columns), SchemaError, words)
 
 
 def wrong(case: str, columns: Any, *words: str) -> Row:  # noqa: ANN401 - anything is tried
-    """Try an object that is not a dict of columns."""
+    """Make a schema of an object that is not a dict of columns."""
     return Row(case, lambda world: bc.Schema(columns), ArgumentTypeError, words)
 
 

@@ -1,4 +1,4 @@
-"""Settings, seeds, masks and actions of trading environments."""
+"""Refused settings, seeds, masks and actions of trading environments."""
 
 from __future__ import annotations
 

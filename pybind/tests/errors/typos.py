@@ -267,7 +267,7 @@ TYPED: dict[str, list[str]] = {
 
 
 def environments(panel: Any, hold: Any) -> dict[str, object]:  # noqa: ANN401
-    """Make the part of the page about environments."""
+    """Make the objects of the page's section about environments."""
     env = PortfolioVectorEnv(panel, 2, autoreset_mode="same_step")
     columns = bc.Schema.from_spaces(
         env.single_observation_space, env.single_action_space, extra={"value": "f4"}
@@ -306,11 +306,11 @@ COMMANDS = [
     "demo --kil",
     "demo --seconds 0",
 ]
-"""Mistakes in a shell, after `backcast`; exit statuses are shown as a shell would."""
+"""Mistakes in a shell, after `backcast`; the page shows their exit statuses with `echo $?`."""
 
 
 def samplers(pong: bc.ReplayBuffer, hold: Any) -> dict[str, object]:  # noqa: ANN401
-    """Make the part of the page about samplers: one that is free, and one that draws ahead."""
+    """Make samplers, one free and one that draws ahead, a batch, and a closed iterator."""
     sampler, busy = hold(pong.sampler(seed=7)), hold(pong.sampler(seed=7))
     left = sampler.batches(8)
     left.close()
@@ -319,10 +319,10 @@ def samplers(pong: bc.ReplayBuffer, hold: Any) -> dict[str, object]:  # noqa: AN
 
 
 class Newcomer:
-    """Types input, and keeps the output."""
+    """Types lines, and returns them with what is printed."""
 
     def __init__(self, place: Path, files: Path, held: ExitStack) -> None:
-        """Set the scene that the page describes."""
+        """Make the objects that the page describes."""
         os.chdir(files)
         Path("prices.csv").write_text(prices())
         Path("bad.csv").write_text(prices("2024-02-01,AAA,1,2,1,n/a,1,1"))
@@ -366,7 +366,7 @@ class Newcomer:
         }
 
     def types(self, code: str) -> str:
-        """Type a line; give the line and the last line of the traceback, wrapped."""
+        """Type a line; return it and the last line of the traceback, wrapped."""
         try:
             answer = eval(code, self.names)
         except bc.BackcastError as error:
@@ -377,7 +377,7 @@ class Newcomer:
 
     def runs(self, command: str) -> str:
         """Type a command; return it and its output."""
-        # As the console script does, in a terminal of 100 columns.
+        # Runs what the console script runs, in a terminal of 100 columns.
         ran = subprocess.run(
             [sys.executable, "-m", "backcast", *command.split()],
             capture_output=True,
@@ -387,16 +387,16 @@ class Newcomer:
         )
         assert ran.returncode in {1, 2, 3}, f"{command} was done: {ran.stdout}"
         assert not ran.stdout
-        # Python's own usage text differs from version to version.
+        # Leaves out the usage text before the error, which differs between versions of Python.
         told = ran.stderr[ran.stderr.index("error:") :].removeprefix("error: ")
         lines = [self.everywhere(line) for line in f"error: {told}".splitlines() if line.strip()]
         return "\n".join([f"$ backcast {command}", *lines, "$ echo $?", str(ran.returncode)])
 
     def everywhere(self, said: str) -> str:
-        """Return the message as on any machine, wrapped."""
+        """Return the message, wrapped, with paths, pids and sizes that are the same everywhere."""
         for here, everywhere in self.same_everywhere.items():
             said = said.replace(here, everywhere)
-        # As a number of its own: it may stand within another.
+        # Only whole numbers are replaced: the digits of the pid may be part of another number.
         said = re.sub(rf"\b{os.getpid()}\b", "4711", said)
         said = re.sub(r"[\d.]+ \w+ available \(.*?\)", "15.6 GiB available (the file system)", said)
         said = re.sub(r"\.building-\w+", ".building-0123456789abcdef", said)
@@ -407,7 +407,7 @@ class Newcomer:
 
 
 def tree() -> str:
-    """Every class, the builtin that it also is, and its summary."""
+    """Return a table row for every error class: its name, its bases and its summary."""
     lines = []
     for name in errors.__all__:
         thing = getattr(errors, name)
@@ -418,7 +418,7 @@ def tree() -> str:
 
 
 def page(place: Path, files: Path) -> str:
-    """The whole page; `place` is where rings live, `files` becomes the working directory."""
+    """Return the whole page; `place` has the rings, and `files` becomes the working directory."""
     with ExitStack() as held:
         newcomer = Newcomer(place, files, held)
         text = TOP + tree() + SETTING

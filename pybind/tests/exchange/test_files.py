@@ -1,4 +1,4 @@
-"""Rings as files of other programs, read there and here."""
+"""Rings exported to files that other programs read, and rings imported from files."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ COLUMNS = {
 
 @pytest.fixture
 def buf(tmp_path: Path) -> Iterator[bc.ReplayBuffer]:
-    """Two lanes, three episodes each: one terminated, one truncated, one running."""
+    """Yield a ring of two lanes, each with a terminated, a truncated and a running episode."""
     made = bc.ReplayBuffer.create("walk", COLUMNS, capacity=200, lanes=2, dir=tmp_path)
     draw = np.random.default_rng(3)
     with made.writer(2, autoreset_mode="same_step") as writer:
@@ -197,7 +197,7 @@ def test_arrays_that_numpy_saved_become_a_ring(tmp_path: Path) -> None:
         np.testing.assert_array_equal(lone["next_obs"], steps["next_observations"])
         assert lone["terminated"].tolist() == steps["terminals"].tolist()
         assert lone["truncated"].tolist() == (~steps["terminals"]).tolist()
-    # A walk of two episodes.
+    # Consecutive steps of two episodes.
     walk = draw.normal(size=(2, 6, 3)).astype(np.float32)
     steps["observations"] = walk[:, :-1].reshape(10, 3)
     steps["next_observations"] = walk[:, 1:].reshape(10, 3)
@@ -287,7 +287,7 @@ bc.ReplayBuffer.attach("wide", dir=sys.argv[1]).export(sys.argv[2], progress=pro
 
 
 def wide_ring(folder: Path) -> bc.ReplayBuffer:
-    """Rows of some 80 MiB, which pack well."""
+    """Make a ring with some 80 MiB of rows, which compress well."""
     columns = {"obs": ("f8", (512,)), "action": "i4", "reward": "f4"}
     wide = bc.ReplayBuffer.create("wide", columns, capacity=21_000, dir=folder)
     obs = np.random.default_rng(1).integers(0, 100, 512).astype("f8")
@@ -410,7 +410,7 @@ def test_a_killed_import_is_collected_and_can_be_repeated(name: str, tmp_path: P
 
 
 def report_of(**changes: Any) -> dict[str, Any]:  # noqa: ANN401
-    """Return the report of an import of a table, with changes."""
+    """Return the report of an import of `walk.parquet`, with changes."""
     told = {"rows": 38, "episodes": None, "rows_without_successor": 0}
     told |= {"episodes_cut": 0, "rows_before_gap": 0}
     return told | changes

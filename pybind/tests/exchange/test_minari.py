@@ -1,4 +1,4 @@
-"""Datasets of Minari: Minari reads ours, and Backcast imports Minari's."""
+"""Datasets of Minari: Minari reads exported ones, and Backcast imports those of Minari."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ SPACES: dict[str, gym.Space[Any]] = {
 
 
 def seen(steps: int) -> dict[str, Any]:
-    """Observations of the spaces above, one more than steps."""
+    """Make observations of `SPACES`, one more than `steps`."""
     draw = np.random.default_rng(steps)
     return {
         "speed": draw.normal(size=steps + 1).astype("f4"),
@@ -131,7 +131,7 @@ def test_spaces_and_infos_of_theirs_become_columns(tmp_path: Path) -> None:
         assert rows["infos"]["energy"].tolist() == [0, 0.5, 1, 1.5, 0, 0.5, 1, 1.5, 2, 2.5]
         assert rows["infos"]["map"].shape == (10, 2, 3)
         assert rows["infos"]["inner"]["count"].tolist() == [0, 1, 2, 3, 0, 1, 2, 3, 4, 5]
-        # With each observation comes an info, with the last one too.
+        # Each observation has an info, the last one too.
         batch = ring.gather([2])
         assert batch["next_infos"]["energy"].tolist() == [1.5]
 

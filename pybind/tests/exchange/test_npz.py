@@ -15,7 +15,7 @@ import pytest
 
 
 def d4rl_like(steps: int = 12) -> dict[str, Any]:
-    """Plain steps with flags of one column, infos and words, as data sets in the wild have them."""
+    """Make steps like those of D4RL: flags of one column, infos, and arrays that are no steps."""
     draw = np.random.default_rng(2)
     return {
         "observations": np.asfortranarray(draw.normal(size=(steps, 3))),
@@ -42,7 +42,7 @@ def test_a_file_like_d4rl_s_is_taken_once_what_is_no_step_is_left_out(tmp_path: 
         left_out.append(name)
     with bc.ReplayBuffer.from_file(path, "steps", dir=tmp_path, leave_out=left_out) as ring:
         assert ring.imported is not None
-        # The file has no next observations: a truncated step and the last one lead nowhere.
+        # The file has no next observations: the truncated step and the last one have no successor.
         assert ring.imported["rows_without_successor"] == 2
         assert len(ring) == 10
         rows = ring.rows(0, 0, 13)

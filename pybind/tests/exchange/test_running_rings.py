@@ -1,4 +1,4 @@
-"""Exports of rings that are written meanwhile."""
+"""Exports of rings that are written during the export."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 COLUMNS = {"obs": ("f8", (2_048,)), "action": "i4", "reward": "f4"}
 ROWS = 6_000
-"""Some 94 MiB, which are more than an export reads ahead."""
+"""Rows of some 94 MiB, more than an export reads ahead."""
 KINDS = ["running.parquet", "running.csv", "running-v0"]
 
 
@@ -27,7 +27,7 @@ def publish(writer: bc.Writer, rows: int) -> None:
 
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[tuple[bc.ReplayBuffer, bc.Writer]]:
-    """A full ring and its writer."""
+    """Yield a full ring and its writer."""
     made = bc.ReplayBuffer.create("running", COLUMNS, capacity=ROWS, dir=tmp_path)
     with made as buf, buf.writer() as writer:
         for _ in range(7):
@@ -125,7 +125,7 @@ def test_the_command_line_says_what_is_missing_beside_a_process_that_writes(tmp_
                 assert done.returncode == (3 if missing else 0), done.stderr
                 assert bool(done.stderr) == bool(missing)
                 if name != "running-v0":
-                    # It begins with the first rows that it could read of each lane.
+                    # The export begins at the first row that it could read of each lane.
                     assert 20_000 - published <= report["rows"] + missing <= 20_000
         finally:
             writes.kill()

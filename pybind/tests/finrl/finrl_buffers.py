@@ -1,4 +1,4 @@
-"""Environments with a buffer: made, played at random, and batches compared."""
+"""Helpers that make environments, fill their buffers at random, and compare batches."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TICKERS = ["AAA", "BBB", "CCC", "DDD"]
 
 
 def with_gaps(folder: Path) -> Path:
-    """Write a market of 60 days whose CCC is listed on day 7."""
+    """Write a market of 60 days, where CCC is listed on day 7 and AAA has no row on day 30."""
     made = market(60, [*TICKERS, "VIX"], late={"CCC": 7}, gaps=[("AAA", 30)])
     return made.write(folder / "market.csv")
 
@@ -25,7 +25,7 @@ def vec(path: Any, n_envs: int = 4, **settings: Any) -> ff.VecFastFinRL:  # noqa
 
 
 def collect(env: Any, buffer: Any, steps: int, seed: int = 1) -> list[tuple[Any, ...]]:  # noqa: ANN401
-    """Play at random; return the added transitions."""
+    """Step with random actions; return the added transitions."""
     draw = np.random.default_rng(seed)
     state = env.reset(seed=seed)
     added = []
@@ -53,7 +53,7 @@ def same(one: Any, other: Any) -> None:  # noqa: ANN401
 
 
 def filled(env: ff.VecFastFinRL) -> ff.VecReplayBuffer:
-    """Make a buffer of 80 transitions, and room for 200."""
+    """Return a buffer of capacity 200 that holds 20 steps of each environment."""
     made = ff.VecReplayBuffer(env, capacity=200)
     collect(env, made, 20)
     return made

@@ -1,4 +1,4 @@
-"""Markets of the tests of defects: an ordinary one, a crash, and environments over them."""
+"""Markets and environments of the regression tests of defects."""
 
 from __future__ import annotations
 

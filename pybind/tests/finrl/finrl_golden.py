@@ -1,4 +1,4 @@
-"""The recorded trajectories, and environments set up as they were recorded."""
+"""Recorded trajectories, and environments with the settings of the recorded ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AS_RECORDED: dict[str, Any] = {"indicator_lag": 0, "generator": "mt19937"}
 
 @cache
 def golden(case: str) -> dict[str, Any]:
-    """Read a case."""
+    """Read the recording of a case."""
     return json.loads((GOLDEN / f"{case}.json").read_text())  # type: ignore[no-any-return]
 
 
@@ -33,25 +33,25 @@ def trajectories(kind: str) -> list[tuple[str, str]]:
 
 
 def trajectory_of(case: str, name: str) -> dict[str, Any]:
-    """Find a trajectory."""
+    """Return a trajectory by its name."""
     return next(found for found in golden(case)["trajectories"] if found["id"] == name)
 
 
 def vec_env(case: str, trajectory: dict[str, Any], **changes: Any) -> ff.VecFastFinRL:  # noqa: ANN401
-    """Set the vectorised class up."""
+    """Make the vectorised class with the settings of a trajectory."""
     settings = AS_RECORDED | {"stop_loss_day": "next", "return_format": "vec"}
     settings |= {"n_envs": 1, "auto_reset": False} | trajectory["config"] | changes
     return ff.VecFastFinRL(GOLDEN / f"{case}.csv", **settings)
 
 
 def single_env(case: str, trajectory: dict[str, Any], **changes: Any) -> ff.FastFinRL:  # noqa: ANN401
-    """Set the single class up."""
+    """Make the single class with the settings of a trajectory."""
     settings = AS_RECORDED | {"stop_loss_day": "same_always"} | trajectory["config"] | changes
     return ff.FastFinRL(GOLDEN / f"{case}.csv", **settings)
 
 
 def near(found: Any, expected: Any, what: str = "", floor: float = 0.0) -> None:  # noqa: ANN401
-    """Compare to 1e-12, relative but for rewards around zero."""
+    """Compare with a relative tolerance of 1e-12, and for rewards an absolute one of 1e-12 too."""
     if np.array_equal(found, expected):
         return
     floor = 1e-12 if what == "reward" else floor

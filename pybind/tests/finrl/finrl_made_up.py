@@ -1,4 +1,4 @@
-"""Markets and settings drawn at random: nothing in them is chosen to go well."""
+"""Random markets and settings for the tests against `finrl_oracle`."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ class MadeUp:
     prices: Prices
     rules: Rules
     tickers: list[str]
-    """Those that are traded, in the order of their names."""
+    """Traded tickers, in alphabetical order."""
 
     def settings(self, *without: str) -> dict[str, Any]:
-        """Give the settings as arguments of the classes."""
+        """Return the settings as arguments of the classes."""
         given = {field.name: getattr(self.rules, field.name) for field in fields(self.rules)}
         panel, table = self.prices.tickers, self.rules.tradable
         days = len(self.prices.dates)
@@ -53,7 +53,7 @@ class MadeUp:
 
 
 def made_up(seed: int, folder: Path, **settled: Any) -> MadeUp:  # noqa: ANN401
-    """Draw a market and settings; those in `settled` are given."""
+    """Draw a market and settings; `settled` fixes some of the settings."""
     draw = np.random.default_rng(seed)
     many = draw.integers(17, 40) if draw.random() < 0.1 else draw.integers(1, 8)
     names = [f"T{at}" for at in draw.permutation(40)[:many]]
@@ -61,7 +61,7 @@ def made_up(seed: int, folder: Path, **settled: Any) -> MadeUp:  # noqa: ANN401
     days = int(draw.integers(25, 60))
     everything = [*names, *macro]
     late = {tic: int(draw.integers(1, 10)) for tic in everything if draw.random() < 0.2}
-    # Some leave the market before it ends.
+    # Some tickers are delisted before the market ends.
     gone = {tic: int(draw.integers(12, days)) for tic in names if draw.random() < 0.2}
     gaps = [
         (tic, int(day))
@@ -76,7 +76,7 @@ def made_up(seed: int, folder: Path, **settled: Any) -> MadeUp:  # noqa: ANN401
         if draw.random() < 0.4:
             rows[draw.integers(1, days) :, :4] *= draw.uniform(0.05, 0.7)
         if draw.random() < 0.3:
-            # Round prices: equal ones, and cash that is spent to the last cent.
+            # Integer prices: they may tie, and cash can be spent to the last cent.
             rows[:, :4] = np.maximum(np.round(rows[:, :4]), 1.0)
     prices = Prices(path := made.write(folder / f"market-{seed}.csv"))
     days = len(prices.dates)
@@ -96,12 +96,12 @@ def made_up(seed: int, folder: Path, **settled: Any) -> MadeUp:  # noqa: ANN401
 
 
 def first_or_any(draw: np.random.Generator, count: int) -> int:
-    """Draw a place, the first in half of all cases."""
+    """Draw an index below `count`, at least half of the time 0."""
     return 0 if draw.random() < 0.5 else int(draw.integers(count))
 
 
 def orders(draw: np.random.Generator, count: int) -> list[float]:
-    """Draw the actions of a portfolio: large, small, none, or of equal size."""
+    """Draw the actions of a portfolio from one of four distributions, chosen at random."""
     kind = draw.integers(4)
     if kind == 0:
         return draw.choice([-1.0, -0.5, 0.0, 0.5, 1.0], count).tolist()  # type: ignore[no-any-return]
@@ -113,7 +113,7 @@ def orders(draw: np.random.Generator, count: int) -> list[float]:
 
 
 def rules_of(config: dict[str, Any], stop_loss_day: str) -> Rules:
-    """Take the rules of a recorded trajectory."""
+    """Return the rules of a recorded trajectory."""
     known = {key: value for key, value in config.items() if key in Rules.__dataclass_fields__}
     return Rules(**known, indicator_lag=0, stop_loss_day=stop_loss_day)
 

@@ -1,4 +1,4 @@
-"""Small made-up markets as files; tests choose late, missing and changed rows."""
+"""Small random markets as CSV files, whose late, missing and changed rows the tests choose."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def market(
 
 
 def constant(prices: Mapping[str, Sequence[float]]) -> Market:
-    """Give every price of a ticker the same value on a day."""
+    """Return a market in which open, high, low and close of a day are equal."""
     rows = {}
     for ticker, values in prices.items():
         column = np.array(values, float)

@@ -1,7 +1,7 @@
-"""The rules written down a second time, from their description alone: plain, slow, one at a time.
+"""Independent implementation of the trading rules: plain, slow, one portfolio at a time.
 
-Nothing here is taken from the library. Where its classes go beyond the recorded ones (fees, days
-that are not tradable, missing rows), what their pages promise is written down.
+It uses no code of the library. It follows FastFinRL, and the documentation pages where the classes
+go beyond FastFinRL: fees, days that are not tradable, missing rows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ OHLCV = ("open", "high", "low", "close", "volume")
 
 
 class Prices:
-    """A file of prices, every row looked up by ticker and day."""
+    """Prices of a CSV file, by ticker and day."""
 
     def __init__(self, path: Path) -> None:
         with path.open() as file:
@@ -34,11 +34,11 @@ class Prices:
         self.tickers = sorted({tic for tic, _ in self.rows})
 
     def at(self, tic: str, day: int, name: str) -> float:
-        """Look a number up; 0 where there is no row."""
+        """Return a number of a row, or 0 where there is no row."""
         return self.rows[tic, day][name] if (tic, day) in self.rows else 0.0
 
     def worth(self, tic: str, day: int, name: str) -> float:
-        """Value a share: where there is no row, at the last close."""
+        """Return the value of a share; where there is no row, its last close."""
         if (tic, day) in self.rows:
             return self.rows[tic, day][name]
         while day >= 0 and (tic, day) not in self.rows:
@@ -46,16 +46,16 @@ class Prices:
         return self.at(tic, day, "close")
 
     def last(self, tic: str) -> int:
-        """Say on which day a ticker has its last row."""
+        """Return the day of a ticker's last row."""
         return max(day for of, day in self.rows if of == tic)
 
     def first(self, tic: str) -> int:
-        """Say on which day a ticker is listed."""
+        """Return the day on which a ticker is listed."""
         return min(day for of, day in self.rows if of == tic)
 
 
 class Twister:
-    """The recorded generator: 32 bits at a time, drawn from as they were drawn there."""
+    """Mersenne Twister, seeded and drawn from as in the recorded environment."""
 
     def __init__(self, seed: int) -> None:
         self.bits = np.random.MT19937()
@@ -65,21 +65,21 @@ class Twister:
         return int(self.bits.random_raw())
 
     def below(self, n: int) -> int:
-        """Draw an integer."""
+        """Draw an integer below n."""
         product = self.word() * n
         while product % 2**32 < (2**32 - n) % n:
             product = self.word() * n
         return product >> 32
 
     def real(self, low: float, high: float) -> float:
-        """Draw a price."""
+        """Draw a number between two bounds."""
         first = self.word()
         return (first + self.word() * 2.0**32) / 2.0**64 * (high - low) + low
 
 
 @dataclass(frozen=True)
 class Rules:
-    """Settings, under the names of the classes' arguments."""
+    """Settings, with the names of the classes' arguments."""
 
     initial_amount: float = 30_000.0
     failure_threshold: float = 25_000.0
@@ -105,7 +105,7 @@ class Rules:
 
 
 class Account:
-    """One portfolio: its holdings, and its changes."""
+    """One portfolio: its holdings, and its counters."""
 
     def __init__(
         self, prices: Prices, rules: Rules, tickers: Sequence[str], draw: Twister | None = None
@@ -113,12 +113,12 @@ class Account:
         self.prices, self.rules, self.tickers, self.draw = prices, rules, list(tickers), draw
 
     def start_days(self, history: int = 0, shift: int = 0) -> tuple[range, set[int]]:
-        """Say from where to where a first day is drawn, and which of those days will do.
+        """Return the range from which a first day is drawn, and the days that are accepted.
 
-        What is traded has a row on it, and on the day whose indicators it shows; macro tickers are
-        listed. If there are such days, all of them also have rows on the days of history before.
-        Where the tickers have no such day in common, one of them is enough; a shift counts from the
-        day that the last of them could start on even so.
+        On an accepted day, and on the day whose indicators it shows, every traded ticker has a row;
+        macro tickers are listed. If some of these days also have all rows of the history before,
+        only those are accepted. If the tickers have no such day in common, a row of one ticker is
+        enough. A shift then counts from the first day on which all of them have been listed.
         """
         rules, rows, lag = self.rules, self.prices.rows, self.rules.indicator_lag
         begin, end = rules.days or (0, len(self.prices.dates))
@@ -159,7 +159,7 @@ class Account:
         return days, some(history, True) or some(history, False) or some(0, True) or some(0, False)
 
     def draw_day(self, history: int = 0, shift: int = 0) -> int:
-        """Draw a first day; one that will not do is drawn again."""
+        """Draw first days until one is accepted."""
         assert self.draw is not None
         days, good = self.start_days(history, shift)
         assert good.intersection(days)
@@ -181,7 +181,7 @@ class Account:
         self.values, self.costs, self.turnover = [self.value("close")], 0.0, 0.0
 
     def value(self, price: str) -> float:
-        """Value cash and holdings."""
+        """Return the value of cash and holdings."""
         total = self.cash
         for tic in self.tickers:
             if self.shares[tic] > 0:
@@ -205,7 +205,7 @@ class Account:
             if asked[tic] > 0:
                 self.buy(tic, asked[tic])
         if self.rules.stop_loss_day in ("same", "same_always"):
-            # The low of the day may be older than what was bought at its end.
+            # The low of the day may precede a purchase, so purchased tickers are not sold by it.
             spared = self.rules.stop_loss_calculation == "low"
             spared = spared and self.rules.stop_loss_day == "same"
             self.stop_loss({tic for tic in held if spared and self.shares[tic] > held[tic]})
@@ -222,7 +222,7 @@ class Account:
         self.values.append(end)
 
     def settle(self) -> None:
-        """Turn holdings whose ticker has its last row today into cash, which is no order."""
+        """Turn holdings of tickers whose last row is today into cash, without counting an order."""
         last_day = len(self.prices.dates) - 1
         for tic in self.tickers:
             leaves = self.day == self.prices.last(tic) < last_day
@@ -233,7 +233,7 @@ class Account:
                 self.shares[tic], self.average[tic] = 0, 0.0
 
     def stop_loss(self, bought: set[str]) -> None:
-        """Sell what has fallen too far."""
+        """Sell holdings whose price is below the tolerated fraction of their average price."""
         for tic in self.tickers:
             if self.shares[tic] == 0 or tic in bought or not self.trades(tic):
                 continue
@@ -243,12 +243,12 @@ class Account:
                 self.stop_losses += self.shares[tic] == 0
 
     def trades(self, tic: str) -> bool:
-        """Say whether a ticker has a row today, and may be traded."""
+        """Return whether a ticker has a row today and may be traded."""
         allowed = self.rules.tradable.get(tic)
         return (tic, self.day) in self.prices.rows and (allowed is None or allowed[self.day])
 
     def price(self, tic: str, selling: bool) -> float:
-        """Find the price of an order, before slippage."""
+        """Return the price of an order, before slippage."""
         row = self.prices.rows[tic, self.day]
         low, high = row["low"], row["high"]
         if self.rules.bidding == "adv_uniform" and selling:
@@ -263,7 +263,7 @@ class Account:
         return price
 
     def sell(self, tic: str, asked: int) -> float:
-        """Fill a sale, and return its proceeds; a sale whose fee cannot be paid is left out."""
+        """Fill a sale, and return its proceeds; skip a sale whose fee cannot be paid."""
         if self.shares[tic] == 0 or not self.trades(tic):
             return 0.0
         count = min(asked, self.shares[tic])
@@ -281,7 +281,7 @@ class Account:
         return brought
 
     def buy(self, tic: str, asked: int) -> None:
-        """Fill a purchase, as far as the cash goes."""
+        """Fill a purchase, limited by the cash."""
         if not self.trades(tic):
             return
         quote = self.price(tic, selling=False)
@@ -300,7 +300,7 @@ class Account:
         self.note(tic, quote, price, fee, count)
 
     def note(self, tic: str, quote: float, price: float, fee: float, quantity: int) -> None:
-        """Count an order."""
+        """Add an order to the counters."""
         cost = price * abs(quantity) * fee + self.rules.fixed_fee
         self.orders += 1
         self.traded += abs(quantity)
@@ -309,7 +309,7 @@ class Account:
         self.fill(tic, price, cost, quantity)
 
     def fill(self, tic: str, price: float, cost: float, quantity: int) -> None:
-        """Add up what happened to a ticker in a step."""
+        """Add a fill to the totals of a ticker in this step."""
         before = self.fills.get(tic, {"cost": 0.0, "quantity": 0})
         self.fills[tic] = {
             "fill_price": price,
@@ -318,7 +318,7 @@ class Account:
         }
 
     def metrics(self) -> dict[str, float]:
-        """Return the result of the episode."""
+        """Return the metrics of the episode."""
         values = np.array(self.values)
         returns = values[1:] / values[:-1] - 1
         spread = returns.std(ddof=1) if len(returns) > 1 else 0.0

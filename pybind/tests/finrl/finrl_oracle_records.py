@@ -1,4 +1,4 @@
-"""A second implementation of windows and buffers, from their description alone."""
+"""Independent implementation of windows and buffers, written from their documentation."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from finrl_oracle import OHLCV, Prices, Rules
 def window(
     prices: Prices, rules: Rules, tickers: Sequence[str], day: int, h: int, future: int
 ) -> dict[str, Any]:
-    """Cut the days around a day out: the day itself is in neither part.
+    """Return the days before and after a day; the day itself is in neither part.
 
-    No future shows days behind those that the rules name.
+    The future shows no day after the last one of `rules.days`.
     """
     last = rules.days[1] - 1 if rules.days else len(prices.dates) - 1
     names = list(rules.tech_indicator_list) or prices.indicators
@@ -46,13 +46,13 @@ def window(
 def table(
     prices: Prices, tic: str, days: Sequence[int], names: Sequence[str]
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Copy days of a ticker out."""
+    """Return values of a ticker by day and name."""
     rows = [[prices.at(tic, day, name) for name in names] for day in days]
     return np.array(rows, float).reshape(len(days), len(names))
 
 
 class Records:
-    """A buffer: the added transitions, in order; the oldest is forgotten first."""
+    """Buffer of added transitions; when it is full, a new one overwrites the oldest."""
 
     def __init__(self, prices: Prices, rules: Rules, capacity: int) -> None:
         self.prices, self.rules, self.capacity, self.added = prices, rules, capacity, 0
@@ -90,7 +90,7 @@ class Records:
         self.added += 1
 
     def side(self, indices: Sequence[int], name: str, h: int, future: int) -> dict[str, Any]:
-        """Look up a batch's values of its states, or of its next states."""
+        """Return the values of the states, or of the next states, of a batch."""
         parts: dict[str, list[Any]] = {}
         for index in indices:
             stored = self.slots[index]

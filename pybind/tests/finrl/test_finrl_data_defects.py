@@ -1,4 +1,8 @@
-"""Defects in how a market is read, by the numbers of the list, each with a test it would fail."""
+"""Regression tests of defects of FastFinRL in how it reads a market.
+
+Each test would fail on the defect. Numbers are those of one list of FastFinRL's defects, which the
+other files of defects share.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +54,7 @@ def test_defect_15_parquet_of_any_type_is_read_right_or_refused(tmp_path: Path) 
     env = vec(path)
     assert (env.get_all_tickers(), env.get_max_day()) == (["AAA"], days)
     assert env.get_raw_value("AAA", 2, "close") == 3
-    # A price of 0 would be refused too, an indicator would not.
+    # A null read as 0 would be refused as a price, but not as an indicator.
     for column in ("close", "zeta"):
         with_null = arrow.array([1, 2, None, 4, 5, 6, 7, 8], arrow.float64())
         parquet.write_table(arrow.table(table | {column: with_null}), path)

@@ -1,4 +1,4 @@
-"""How a transition ended: every sample has terminated and truncated beside the seed's ``done``."""
+"""Ends of transitions: samples have `terminated` and `truncated` beside FastFinRL's `done`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DAYS = 30
 
 @pytest.fixture
 def crash(tmp_path: Path) -> Path:
-    """Write one ticker whose price falls to a half on day 10 and on the last one."""
+    """Write one ticker whose price falls from 100 to 50 on day 10, and to 10 on the last day."""
     lines = ["date,tic,open,high,low,close,volume"]
     for day, date in enumerate(np.arange("2024-01-01", DAYS, dtype="datetime64[D]")):
         price = 100.0 if day < 10 else 50.0 if day < DAYS - 1 else 10.0
@@ -32,7 +32,8 @@ SETTINGS: dict[str, Any] = {
     "stop_loss_tolerance": 0.0,
     "buy_cost_pct": 0.0,
 }
-# Where each kind of transition starts from, and what is done: 300 shares lose half of their worth.
+# Start day and action of each kind of transition. The action 1 buys up to 300 shares, which lose
+# half of their value or more.
 STARTS = {"goes on": (5, 0.0), "terminated": (9, 1.0), "truncated": (28, 0.0), "both": (28, 1.0)}
 FLAGS = {"terminated": [False, True, False, True], "truncated": [False, False, True, True]}
 
@@ -92,7 +93,7 @@ def test_states_of_the_plain_classes_bring_both(crash: Path, form: Any, tmp_path
         s_next = of.sample(indices=range(4))[3]
         for key, expected in FLAGS.items():
             assert s_next[key].tolist() == expected
-    # Refilled as everything else is.
+    # `out` refills the end flags too.
     out = buffer.sample(indices=[0, 1])
     assert buffer.sample(indices=[2, 3], out=out) is out
     assert out[3]["truncated"].tolist() == [True, True]
@@ -130,7 +131,7 @@ def test_an_order_and_a_stop_loss_of_one_ticker_add_up(crash: Path) -> None:
     env.reset(options={"start_day": 8})
     env.step([0.67])
     env.step([0.0])
-    # On day 10 the price has halved: one more is bought, and all are stopped.
+    # On day 10 the price has halved: one more share is bought, and a stop loss sells all.
     state = env.step([0.01])
     debug = state["debug"]["AAA"]
     assert (debug["quantity"], debug["fill_price"]) == (-67, 50.0)

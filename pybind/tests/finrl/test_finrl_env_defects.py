@@ -1,7 +1,7 @@
-"""Defects of the environments whose calls these classes have, each with a test that it would fail.
+"""Regression tests of defects of FastFinRL's environments, whose interface these classes have.
 
-The numbers are those of the project's list; the files of a market, the face and the buffers have
-theirs beside this one.
+Each test would fail on the defect. Numbers are those of one list of FastFinRL's defects; those of
+market files, of the Python interface and of buffers are tested in the files beside this one.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def test_defect_01_auto_reset_keeps_the_last_reward_flag_and_observation(tmp_pat
     for key, values in here["final_obs"].items():
         np.testing.assert_array_equal(values, there[key], err_msg=key)
     assert here["final_obs"]["day"].tolist() == [6, 3]
-    # What ends with the data, and not with the portfolio, is to be told apart: it bootstraps.
+    # An episode that ends with the data is not terminated, so that learners bootstrap.
     resets.reset(options={"start_day": [18, 1]})
     last = resets.step(np.zeros((2, 2)))
     assert (last["terminal"].tolist(), last["terminated"].tolist()) == (
@@ -84,7 +84,7 @@ def test_defect_02_a_threshold_above_the_start_is_said_and_played(path: Path) ->
     single.reset(seed=1, options=start)
     steps = [single.step(BUY(4)) for _ in range(3)]
     assert [(state["day"], state["done"]) for state in steps] == [(4, True), (5, True), (6, True)]
-    # What shares are worth is not known before the start: it may be enough.
+    # The value of initial shares is unknown before the start and may reach the threshold.
     held = vec(path, initial_amount=20_000, initial_shares={"AAA": 500}, auto_reset=False)
     held.reset(seed=1, options=start)
     assert not held.step(np.zeros((2, 4)))["done"].any()
@@ -266,7 +266,7 @@ def test_defect_10_both_classes_stop_losses_on_the_same_day(
         try:
             here = many.step(actions)
         except bc.errors.EnvError:
-            break  # The other one has reached the last day.
+            break  # Environment 1 has reached the last day.
         there = one.step(actions[0])
         for key in ("day", "cash", "total_asset", "reward", "done", "shares", "avg_buy_price"):
             np.testing.assert_array_equal(here[key][0], there[key], err_msg=key)
@@ -282,7 +282,7 @@ def test_defect_10_both_classes_stop_losses_on_the_same_day(
 def test_a_recorded_stop_loss_on_the_day_of_a_purchase_is_reproduced_on_request(
     tmp_path: Path, day: str, traded: int, left: int
 ) -> None:
-    # The low falls below the tolerance on the day on which one share is added to 66.
+    # The low falls below the stop-loss price on the day on which one share is added to 66.
     lines = ["date,tic,open,high,low,close,volume,rsi"]
     for at in range(30):
         low = 70 if at >= 6 else 99

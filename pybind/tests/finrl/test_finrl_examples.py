@@ -1,4 +1,4 @@
-"""Programs of the seeds' pages about environments; only the import is changed."""
+"""Programs from FastFinRL's pages about environments; only the import is changed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from finrl_market import market
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Work in a folder with the file that the pages name."""
+    """Change into a folder with the CSV file that the programs read."""
     market(120, ["AAPL", "GOOGL", "MSFT", "QQQ", "SPY", "VIX"]).write(tmp_path / "data.csv")
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -1,4 +1,8 @@
-"""Defects of calls, types and costs, by the numbers of the list, each with a test it would fail."""
+"""Regression tests of defects of FastFinRL in its Python interface: calls, types and costs.
+
+Each test would fail on the defect. Numbers are those of one list of FastFinRL's defects, which the
+other files of defects share.
+"""
 
 from __future__ import annotations
 
@@ -147,7 +151,7 @@ def test_defect_22_there_are_slippage_fees_by_ticker_and_spaces(path: Path) -> N
 @pytest.mark.parametrize("what", ["load", "step", "reset"])
 def test_defect_23_other_threads_run_during_long_calls(tmp_path: Path, what: str) -> None:
     path = market(520, ["AAA", "BBB"]).write(tmp_path / "long.csv")
-    # The part below the classes: NumPy, in which they copy, releases the interpreter by itself.
+    # Calls the layer below the classes: the classes copy with NumPy, which releases the GIL itself.
     batch = vec(path, 3_000, auto_reset=False)._batch
     batch.reset(options={"start_day": 1})
     actions = np.zeros((3_000, 2))
@@ -160,9 +164,9 @@ def test_defect_23_other_threads_run_during_long_calls(tmp_path: Path, what: str
 
 
 def test_defect_24_python_does_as_much_in_a_step_however_much_it_shows(tmp_path: Path) -> None:
-    # That Rust looks nothing up by name either is seen in tests/tests/step_cost.rs.
+    # tests/tests/step_cost.rs checks that the Rust side looks nothing up by name either.
     def done(n_envs: int, n_tickers: int, columns: Sequence[str]) -> tuple[int, int]:
-        """Count the instructions of Python in a step, and the objects that it leaves."""
+        """Return the number of bytecodes that a step executes, and of memory blocks it leaves."""
         made = market(30, [f"T{at:02}" for at in range(n_tickers)])
         env = vec(made.write(tmp_path / "market.csv", columns), n_envs)
         env.reset(seed=1, options={"start_day": 1})
@@ -226,7 +230,7 @@ def test_lists_of_a_state_are_not_changed_under_those_after_it(path: Path, chang
     for names in lists:
         with pytest.raises(bc.errors.ArgumentTypeError):
             apply(names)
-        # Copies are their holder's, and lists like any other.
+        # Copies are plain lists that the caller may change.
         for mine in (copy.copy(names), list(names), names[:], pickle.loads(pickle.dumps(names))):
             assert type(mine) is list
             apply(mine)

@@ -1,10 +1,10 @@
-"""Every recorded number of every recorded step, through the classes that programs use.
+"""Replays recorded FastFinRL episodes, and compares every recorded number of every step.
 
 Faults of the recorded environment that are not reproduced, and what happens instead:
 
 - The step that ends an episode under automatic reset has reward 0 and no flag there; here it has
   the last reward and flag, and the final observation (see the tests of defects).
-- The threshold of the vectorised class is 25000 whatever is asked for; here it is what was asked.
+- The threshold of the vectorised class is always 25000; here it is ``failure_threshold``.
 - Windows over missing rows hold another row's numbers with mask 1; here zeros with mask 0.
 - Observed indicators are in alphabetical order; here in the order that windows have.
 - Out-of-range actions trade beyond ``hmax``; here they are refused.
@@ -50,7 +50,7 @@ def test_a_recorded_trajectory_of_many_is_reproduced(case: str, name: str) -> No
         rows = {key: values[step] for key, values in after.items()}
         ended = np.flatnonzero(rows["done"])
         if recorded["auto_reset"] and ended.size:
-            # There, the next episode begins with the next seed, and its first state is shown.
+            # FastFinRL begins the next episode with the seed plus one, and shows its first state.
             seeds[ended] += 1
             state = env.reset_indices(ended, seeds[ended]) | {"reward": rows["reward"]}
         else:
@@ -60,7 +60,7 @@ def test_a_recorded_trajectory_of_many_is_reproduced(case: str, name: str) -> No
 
 
 def draws_nothing(case: str, name: str) -> bool:
-    """Say whether a trajectory follows from its start days, without random numbers."""
+    """Return whether a trajectory follows from its start days, without random numbers."""
     recorded = trajectory_of(case, name)
     return not recorded["auto_reset"] and recorded["config"]["bidding"] == "default"
 
@@ -160,7 +160,7 @@ def test_recorded_windows_are_reproduced_but_for_missing_rows(case: str) -> None
 def test_a_shared_seed_is_spread_over_environments_by_hashing_not_by_multiples() -> None:
     recorded = trajectory_of("s1_basic", "v_expand")
     env = vec_env("s1_basic", recorded)
-    # There, environment k has seed * (k + 1); here only the first one has the seed itself.
+    # In FastFinRL environment k has seed * (k + 1). Here only the first one has the seed itself.
     days = env.reset(recorded["tickers"], seed=recorded["expand_seed"])["day"].tolist()
     assert days[0] == recorded["start_days"][0]
     assert days != recorded["start_days"]

@@ -1,8 +1,8 @@
-"""The future changes nothing that was shown or rewarded before it, under any setting.
+"""Prices of a day change no observation or reward before it, unless a setting allows look-ahead.
 
 A market is changed on one day only. Changing close, high, low, volume or an indicator of that day
-changes no observation up to and including that day and no reward delivered before; changing its
-open changes none before that day. Settings that are look-ahead by choice are shown to be that.
+changes no observation up to and including that day, and no reward before it. Changing its open
+changes no observation or reward before that day. Settings that allow look-ahead do look ahead.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ UNSAFE: dict[str, tuple[dict[str, Any], str]] = {
 
 
 def changed(original: Market, column: str) -> Market:
-    """Change one column of every ticker on the day."""
+    """Return a market with one column of every ticker changed on `DAY`."""
     other = copy.deepcopy(original)
     for rows in other.rows.values():
         row = rows[DAY]
@@ -86,7 +86,7 @@ def episodes(path: Path, face: str, settings: dict[str, Any]) -> list[tuple[dict
 def differences(
     tmp_path: Path, face: str, column: str, settings: dict[str, Any]
 ) -> list[tuple[int, str]]:
-    """Say on which days which observations and rewards differ."""
+    """Return the days and names of values that differ between the original and a changed market."""
     original = market(40, ["AAA", "BBB", "CCC", "IDX"], seed=8)
     runs = []
     for name, of in [("one.csv", original), ("two.csv", changed(original, column))]:

@@ -1,4 +1,4 @@
-"""Resets of some portfolios: the others keep where they are and what their last step said."""
+"""Resets of some portfolios: the others keep their day and the results of their last step."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def ended(path: Path, **settings: Any) -> tuple[ff.VecFastFinRL, Any]:  # noqa: ANN401
-    """Play to an end in all of four."""
+    """Step four portfolios to the end of their episodes; return them and the last state."""
     env = vec(path, auto_reset=False, max_episode_steps=2, **settings)
     env.reset(seed=1, options={"start_day": [20, 21, 22, 23]})
     env.step(np.ones((4, 2)))
@@ -40,7 +40,7 @@ def test_a_mask_leaves_what_the_last_step_said(path: Path) -> None:
         assert not after[key][mask].any()
     assert after["day"].tolist() == [22, 33, 24, 33]
     same(env.get_state(), after)
-    # By numbers it is the same, and a whole reset leaves nothing.
+    # `reset_indices` gives the same state. A full reset clears the results of the last step.
     other, _ = ended(path)
     same(other.reset_indices([1, 3], options={"start_day": 33}), after)
     assert not any(env.reset(seed=1)[key].any() for key in SAID)
@@ -86,7 +86,7 @@ def test_tickers_are_those_of_what_began_when_auto_reset_comes_late(path: Path) 
 
 
 def spoil(state: Any) -> None:  # noqa: ANN401
-    """Change everything that can be changed in a state."""
+    """Overwrite or clear every mutable part of a state."""
     for part in state.values() if isinstance(state, dict) else state:
         if isinstance(part, dict):
             spoil(part)
@@ -131,7 +131,7 @@ def test_changes_of_a_state_by_its_caller_reach_no_other_state(
         lambda env: env.reset_indices([]),
     ]
     if auto_reset:
-        # The state of a step is what it was, also if episodes are to end differently from now on.
+        # Switching automatic resets off does not change the state of the last step.
         calls.insert(6, lambda env: [env.set_auto_reset(False), env.get_state()][1])
     nothing_stays(env, twin, calls)
     same(copy.deepcopy(env).get_state(), twin.get_state())

@@ -1,4 +1,4 @@
-"""Names of FastFinRL's classes, and tickers whose names are something else as well."""
+"""Signatures and names of FastFinRL's classes, and tickers named like keys of a window."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ PAGES: dict[type, dict[str, str]] = {
         "load": "path",
     },
 }
-"""Arguments that may be given by position, with their defaults."""
+"""Arguments that calls take by position, with their defaults."""
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ def test_tickers_that_are_called_as_parts_of_a_window_are_refused_there(
     assert list(env.get_market_window_numpy(["AAA"], 9, 2)) == [
         *["AAA", "indicator_names", "h", "future"]
     ]
-    # A capital letter is another ticker.
+    # Names are case-sensitive: `H` is not the key `h`.
     other = ff.FastFinRL(market(30, ["AAA", "H"]).write(tmp_path / "capital.csv"))
     window = other.get_market_window_numpy(["H"], 9, 2, 1)
     assert window["H"]["past_mask"].tolist() == [1, 1]
@@ -159,7 +159,7 @@ def test_a_reset_that_names_tickers_is_taken_where_they_are_drawn(path: Path) ->
     assert len(drawn) > 2
     assert {len(tickers) for tickers in drawn} == {2}
     assert len({tuple(env.reset()["tickers"]) for _ in range(20)}) > 2
-    # As the other class has it.
+    # The vectorised class does the same.
     rows = vec(path, 2, shuffle_tickers=True)
     state = rows.reset([["CCC", "AAA"], []], seed=4)
     assert state["tickers"][0] == ["CCC", "AAA"]
@@ -183,7 +183,7 @@ def test_a_state_shows_the_seed_of_the_next_random_numbers(path: Path) -> None:
 
 
 def test_stubs_have_what_is_taken(path: Path) -> None:
-    # Types are checked here as well: nothing is declared as Any.
+    # mypy checks these calls against the stubs: nothing is declared as Any.
     env = ff.VecFastFinRL(path, 2, days=[0, 40], return_format="vec", num_tickers=2)
     one, other = (env.reset(seeds=seeds)["day"] for seeds in ([1, None], np.array([1, 2])))
     assert one[0] == other[0]

@@ -17,7 +17,7 @@ from finrl_buffers import filled, vec, with_gaps
 
 @pytest.fixture
 def names(tmp_path: Path) -> dict[str, Any]:
-    """Give one of everything, played a little."""
+    """Return the names in the expressions of `TYPED`: one object of each class, and files."""
     path = with_gaps(tmp_path)
     env, one = vec(path), ff.FastFinRL(path)
     one.reset(["AAA", "BBB"], seed=1)

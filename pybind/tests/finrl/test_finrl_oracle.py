@@ -1,7 +1,7 @@
-"""Every class against a second writing of its rules, on markets and settings drawn at random.
+"""Compares every class with an independent implementation, on random markets and settings.
 
-The recorded trajectories hold that second writing to what was recorded; everything else is held to
-it. Seeds are fixed: a case that fails does so again.
+The first test compares that implementation, `finrl_oracle`, with recorded trajectories; the others
+compare the classes with it. Seeds are fixed, so that a failing case fails again.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ FLAGS = ("reward", "done", "terminal", "terminated", "truncated")
 
 
 def begun(prices: Prices, rules: Rules, tickers: list[str], seed: int, shift: int = 0) -> Account:
-    """Begin an episode as a recorded one began."""
+    """Return a portfolio at the start of an episode, on the day that its seed draws."""
     account = Account(prices, rules, tickers, Twister(seed))
     account.reset(account.draw_day(shift=shift))
     return account
 
 
 def drawn(plain: Iterable[int], poor: Iterable[int]) -> list[Any]:
-    """Name seeds whose settings are all drawn, and some that begin below the threshold."""
+    """Return cases with random settings, and cases (`poor`) that start below the threshold."""
     settled = {"initial_amount": 24_900.0, "failure_threshold": 25_000.0}
     cases = [pytest.param(seed, {}, id=f"{seed}") for seed in plain]
     return cases + [pytest.param(seed, settled, id=f"{seed}-poor") for seed in poor]
@@ -81,14 +81,14 @@ def compare_fills(account: Account, fills: dict[str, dict[str, float]]) -> None:
 
 
 def compare_metrics(found: dict[str, Any], at: int, account: Account, what: str) -> None:
-    """Compare what an episode came to; ratios of returns that hardly vary are mostly noise."""
+    """Compare the metrics of an episode; ratios have a larger tolerance, for tiny variances."""
     for key, value in account.metrics().items():
         rtol = 1e-6 if key in ("sharpe", "sortino") else 1e-12
         np.testing.assert_allclose(found[key][at], value, rtol, 1e-9, err_msg=f"{key}, {what}")
 
 
 def portfolios(of: MadeUp, seed: int, count: int = 3) -> tuple[list[Account], np.ndarray[Any, Any]]:
-    """Choose the tickers of each of several portfolios, in different orders, and seeds."""
+    """Return several portfolios with their own tickers in random order, and their seeds."""
     draw = np.random.default_rng(1_000 + seed)
     most = max(1, len(of.tickers) - int(draw.integers(0, 2)))
     lists = [[str(tic) for tic in draw.permutation(of.tickers)[:most]] for _ in range(count)]
@@ -100,7 +100,7 @@ def portfolios(of: MadeUp, seed: int, count: int = 3) -> tuple[list[Account], np
 
 
 def start(account: Account, day: int) -> None:
-    """Begin on the day that an environment drew, which has to be the one drawn here."""
+    """Begin on the day that an environment drew, and assert that the account draws the same."""
     assert day == account.draw_day()
     account.reset(day)
 
@@ -171,7 +171,7 @@ def test_one_portfolio_does_what_the_rules_say(
 
 
 def flat(state: dict[str, Any]) -> dict[str, Any]:
-    """Take the nested form of a state apart."""
+    """Return the values of a nested state under the keys of the flat form."""
     holdings = state["portfolio"]["holdings"].values()
     found: dict[str, Any] = state | state["portfolio"]
     for key in ("shares", "avg_buy_price"):
@@ -238,7 +238,7 @@ def test_gymnasium_environments_do_what_the_rules_say(seed: int, mode: str, tmp_
 
 
 def compare_obs(obs: dict[str, Any], at: int, account: Account, h: int, what: str) -> None:
-    """Compare an observation, the days of history in it included."""
+    """Compare an observation, its days of history included."""
     expected = account.state()
     shown = {key: obs[key][at] for key in expected if key in obs}
     compare(shown, {key: expected[key] for key in expected if key in shown}, what)

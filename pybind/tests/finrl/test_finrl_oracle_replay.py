@@ -1,7 +1,7 @@
-"""Windows, buffers and the wrapper against a second implementation of their content.
+"""Compares windows, buffers and the wrapper with an independent implementation.
 
-What is stored, and what a batch then says, is worked out from portfolios that are traded one by
-one beside the environments; see ``finrl_oracle``.
+The expected content comes from portfolios of ``finrl_oracle``, which trade the same actions as the
+environments.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def same_window(found: dict[str, Any], expected: dict[str, Any]) -> None:
 def filled(
     of: MadeUp, seed: int, width: int, objectives: int
 ) -> tuple[ff.VecReplayBuffer, Records, list[Account]]:
-    """Trade, add every step to a buffer, and write down beside it what should be in it."""
+    """Trade and add every step to a buffer; return it with the expected records and accounts."""
     draw = np.random.default_rng(seed)
     most = max(1, len(of.tickers) - 1)
     accounts = [
@@ -158,7 +158,7 @@ def test_buffers_hold_what_was_added_and_batches_say_so(
 
 
 def same_bits(found: Any, expected: Any) -> None:  # noqa: ANN401
-    """Compare numbers of 32 bits to the last one."""
+    """Compare arrays of 32-bit numbers for equality."""
     assert np.asarray(found).dtype in (np.float32, np.int32)
     assert np.size(found) == np.size(expected)
     if np.size(expected) > 0:
@@ -168,7 +168,7 @@ def same_bits(found: Any, expected: Any) -> None:  # noqa: ANN401
 def same_batch(
     side: dict[str, Any], masks: dict[str, Any], expected: dict[str, Any], h: int, future: int
 ) -> None:
-    """Compare arrays over all tickers."""
+    """Compare the arrays of the batched layout."""
     for prefix, of in [("", side), ("macro_", side["macro"])]:
         for key in [*(PARTS if h else PARTS[3:]), *(FUTURE if future else [])]:
             same_bits(of[key], expected[prefix + key])
@@ -185,7 +185,7 @@ def same_tickers(
     slots: list[dict[str, Any]],
     future: int,
 ) -> None:
-    """Compare arrays ticker by ticker: zeros where a sample does not trade it."""
+    """Compare the arrays of each ticker, which are zero in samples that do not trade it."""
     occurring = sorted({tic for slot in slots for tic in slot["tickers"]})
     assert side["unique_tickers"] == occurring
     keys = [key for key in [*PARTS, *(FUTURE if future else [])] if key != "mask"]
@@ -267,7 +267,8 @@ def test_the_wrapper_shows_and_stores_what_it_should(seed: int, mode: str, tmp_p
             arrived = account.state()
             near(rewards[at], arrived["reward"], "reward")
             assert (terminated[at], truncated[at]) == (account.terminated, account.truncated)
-            # Near zero, what is stored tells rewards apart that the comparison above does not.
+            # Records the environment's own reward: near zero, its float32 may differ from that of
+            # the account's reward, within the tolerance above.
             records.add(at, of.tickers, before, actions[at], [rewards[at]], arrived)
             if arrived["done"] and mode == "same_step":
                 same_shown(batch_of(infos["final_obs"][at]), 0, account, h)
@@ -279,14 +280,14 @@ def test_the_wrapper_shows_and_stores_what_it_should(seed: int, mode: str, tmp_p
 
 
 def batch_of(obs: Any) -> Any:  # noqa: ANN401
-    """Make an observation of one portfolio one of a batch of it."""
+    """Return the observation of one portfolio as a batch of one."""
     if isinstance(obs, dict):
         return {key: batch_of(part) for key, part in obs.items()}
     return np.asarray(obs)[None]
 
 
 def shown_day(obs: dict[str, Any], at: int, account: Account, h: int) -> int:
-    """Find the day that an observation is of, by what it shows: one on which episodes may start."""
+    """Find the day of an observation by its values, among the days on which episodes may start."""
     for day in sorted(account.start_days(h)[1]):
         account.reset(day)
         expected = account.state()

@@ -1,4 +1,4 @@
-"""FastFinRL's environments in pickles, as workers that are spawned get them, and in copies."""
+"""Pickles of FastFinRL's environments, as spawned workers get them, and deep copies."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ MACROS: dict[str, Any] = {"macro_tickers": ["VIX"], "num_tickers": 2}
 
 
 def made(market: bc.Panel | Path, single: bool) -> ff.FastFinRL | ff.VecFastFinRL:
-    """Make one of the two, with settings that are not those of the start."""
+    """Make an environment of either class, with settings other than the defaults."""
     if single:
         return ff.FastFinRL(market, hmax=7, initial_seed=3, **MACROS)
     return ff.VecFastFinRL(market, 3, hmax=7, shuffle_tickers=True, indicator_lag=2, **MACROS)
 
 
 def after_a_step(env: Any, single: bool) -> Any:  # noqa: ANN401 - states are what they are
-    """Reset and step as the child does."""
+    """Return the state after the reset and the step that the child does."""
     env.reset(seed=5)
     return env.step([0.5] * 2 if single else [[0.5] * 2] * 3)
 

@@ -1,4 +1,4 @@
-"""Transitions come out of a buffer as they went in: parts, numbers, lists, objects, objectives."""
+"""Buffers return transitions as they were added: shapes, values, lists, objects, objectives."""
 
 from __future__ import annotations
 

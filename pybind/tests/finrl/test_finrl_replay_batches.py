@@ -1,4 +1,4 @@
-"""Batches of a buffer: filled again, views or copies, outliving it, drawn again by seed."""
+"""Batches of a buffer: refilled, as views or copies, after it is closed, and repeated by seed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Defects of the buffers whose calls these classes have, each with a test that it would fail.
+"""Regression tests of defects of FastFinRL's buffers, whose interface these classes have.
 
-The numbers are those of the project's list; those of the environments have a file of their own.
+Each test would fail on the defect. Numbers are those of one list of FastFinRL's defects, which the
+other files of defects share.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def filled(env: ff.VecFastFinRL, steps: int = 20, **settings: Any) -> ff.VecReplayBuffer:  # noqa: ANN401
-    """Make a buffer of what happens when nothing is done."""
+    """Return a buffer of steps without orders."""
     buffer = ff.VecReplayBuffer(env, **({"capacity": 500} | settings))
     state = env.reset(seed=1)
     for _ in range(steps):
@@ -51,7 +52,7 @@ def with_gaps(tmp_path: Path) -> tuple[ff.VecReplayBuffer, set[tuple[str, int]]]
 
 
 def listed(missing: set[tuple[str, int]], ticker: str, days: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which days have a row."""
+    """Return which days have a row."""
     return np.array([day >= 0 and (ticker, day) not in missing for day in days.flat]).reshape(
         days.shape
     )
@@ -72,7 +73,7 @@ def test_defect_01_the_last_transition_of_an_episode_is_stored_as_it_was(tmp_pat
     assert (last.state_day, last.next_state_day) == (5, 6), "not the first day of the next episode"
     assert last.next_state_cash < 30_000
     assert sum(last.next_state_shares) > 0
-    # What ended with the data is told apart: it bootstraps.
+    # An end of the data is `terminal`, so that learners can tell it apart and bootstrap.
     state = env.reset(options={"start_day": [18, 1]})
     after = env.step(np.zeros((2, 2)))
     buffer.add(state, np.zeros((2, 2)), after["reward"], after, after["done"])
@@ -165,7 +166,7 @@ def test_defect_16_a_buffer_made_before_the_first_reset_stores_actions(path: Pat
     env = vec(path, num_tickers=2)
     buffer = ff.VecReplayBuffer(env, 10)
     assert buffer.action_shape == (2,)
-    # Whatever the first reset chooses.
+    # The first reset may choose another number of tickers.
     state = env.reset([["AAA", "BBB", "CCC"]] * 2, seed=1)
     after = env.step(np.zeros((2, 3)))
     buffer.add(state, np.full((2, 3), 0.5), after["reward"], after, after["done"])

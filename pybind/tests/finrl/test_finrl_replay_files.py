@@ -92,7 +92,7 @@ def test_a_buffer_that_holds_nothing_takes_the_objectives_of_a_file(
     fresh.load(tmp_path / "three")
     assert [fresh.get(at).rewards for at in range(4)] == rewards.tolist()
     fresh.add(state, actions, rewards, after, after["done"])
-    # Whoever says how many, or has some, is told what differs.
+    # A buffer that holds transitions, or whose `n_objectives` was given, refuses the file.
     one = ff.VecReplayBuffer(env, 100)
     one.add(state, actions, after["reward"], after, after["done"])
     for other in (one, ff.VecReplayBuffer(env, 100, n_objectives=1)):

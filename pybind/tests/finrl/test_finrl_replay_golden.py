@@ -1,8 +1,8 @@
-"""Buffers against recorded ones: slots, batches and market data, float32 to the last bit.
+"""Compares buffers with recorded ones: slots and batches bit for bit, market data to 1e-12.
 
-Not reproduced: at days without a row the recorded buffer shows another row's numbers with mask 1,
-and its labels of indicators are in another order than their values. Here such a place is zero and
-masked, and labels name what stands below them.
+Two faults of the recorded buffer are not reproduced. On days without a row it shows another row's
+numbers with mask 1; here such a place is zero and masked. Its names of indicators are in another
+order than the values; here both have one order.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BUFFERS = [(case, at) for case in CASES for at in range(len(golden(case)["buffer
 
 
 def filled(case: str, recorded: dict[str, Any], **settings: Any) -> ff.VecReplayBuffer:  # noqa: ANN401
-    """Add the recorded transitions, in order."""
+    """Return a buffer with the recorded transitions, in order."""
     trajectory = trajectory_of(case, recorded["trajectory"])
     env = vec_env(case, trajectory, n_envs=len(trajectory["tickers"]))
     env.reset(trajectory["tickers"], trajectory["env_seeds"])
@@ -50,7 +50,7 @@ def filled(case: str, recorded: dict[str, Any], **settings: Any) -> ff.VecReplay
 
 
 def exact(found: Any, recorded: Any) -> None:  # noqa: ANN401
-    """Compare numbers of 32 bits to the last one."""
+    """Compare arrays of 32-bit numbers and booleans for equality."""
     found = np.asarray(found)
     assert found.dtype in (np.float32, np.int32, np.bool_)
     np.testing.assert_array_equal(found.astype(float), np.asarray(recorded, float))
@@ -144,7 +144,7 @@ def test_batches_are_those_recorded_in_both_layouts(case: str, at: int) -> None:
 
 
 def compare_layouts(by_ticker: Any, batched: Any) -> None:  # noqa: ANN401
-    """Find every array of one layout in the other."""
+    """Compare every array of one layout with its place in the other."""
     for part in (1, 2, 4):
         np.testing.assert_array_equal(by_ticker[part], batched[part])
     for side, masks in [(0, 5), (3, 6)]:

@@ -115,7 +115,7 @@ def test_states_that_are_not_the_markets_are_refused(
     state = env.reset(seed=1)
     after = env.step(np.zeros((4, 2)))
     if key == "tickers":
-        # Both states are of the same ones.
+        # `add` requires equal tickers in both states.
         after |= {key: value}
     with pytest.raises(AppendError, match=message):
         buffer.add(state | {key: value}, np.zeros((4, 2)), np.zeros(4), after, np.zeros(4, bool))

@@ -1,4 +1,4 @@
-"""Buffers that other processes and threads have: attached to, killed in, added to at once."""
+"""Buffers shared by processes and threads: attaching, killed adders, concurrent adds and draws."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_a_batch_is_of_one_buffer_though_another_thread_makes_it_one_of_other_si
                 assert action.shape[1:] == s["action_shape"] == s["tokens"].shape[1:]
                 assert reward.shape[1] == {2: 1, 4: 3}[action.shape[1]]
             except bc.errors.SampleError:
-                # Between clearing and adding there is nothing to draw.
+                # Between `clear` and `add` the buffer is empty.
                 pass
             except BaseException as error:
                 failed.append(error)
@@ -273,7 +273,7 @@ def test_clearing_or_loading_claims_no_lane(path: Path, tmp_path: Path, first: s
             assert child.stdout is not None
             assert child.stdin is not None
             assert child.stdout.readline() == f"{kept + 10}\n"
-            # The adder lives: neither call may take its place, and a refused one changes nothing.
+            # The child still holds the only lane, so both calls are refused and change nothing.
             says = rf"\b1\b.*\b{child.pid}\b"
             for refused in (learner.clear, lambda: learner.load(tmp_path / "saved")):
                 with pytest.raises(bc.errors.InUseError, match=says):
@@ -284,7 +284,7 @@ def test_clearing_or_loading_claims_no_lane(path: Path, tmp_path: Path, first: s
             assert child.wait() == 0
         learner.clear()
         assert learner.size() == 0
-        # Who adds keeps its place when it clears.
+        # A buffer that has added transitions keeps its lane when it clears.
         collect(env, learner, 1)
         learner.clear()
         with pytest.raises(bc.errors.WriterError, match=r"\b1\b.*\bn_adders\b"):

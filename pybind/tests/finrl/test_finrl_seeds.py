@@ -1,4 +1,4 @@
-"""Without a seed the random stream continues: the same program plays the same episodes."""
+"""Resets without a seed continue the random stream: equal programs draw equal episodes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def played(env: Any, resets: list[dict[str, Any]]) -> list[Any]:  # noqa: ANN401
-    """Reset again and again with a step in between; days, and prices of orders."""
+    """Reset repeatedly, with a step after each reset; return days, and the cash after orders."""
     seen = []
     for arguments in resets:
         state = env.reset(**arguments)
@@ -37,13 +37,13 @@ def played(env: Any, resets: list[dict[str, Any]]) -> list[Any]:  # noqa: ANN401
 def test_resets_that_name_tickers_go_on_in_the_streams_of_the_seed(
     path: Path, generator: str
 ) -> None:
-    # Fewer portfolios, as many, and more than before.
+    # As many portfolios as before, then fewer, then more.
     named = [{"tickers_list": LISTS[:n]} for n in (2, 2, 1, 3, 3)]
     resets: list[dict[str, Any]] = [{"seed": 7}, *named, {}]
     settings: dict[str, Any] = {"bidding": "uniform", "generator": generator}
     one, again = (played(vec(path, 2, **settings), resets) for _ in range(2))
     assert one == again
-    # Of the same tickers they are those of resets that name none.
+    # Resets that name the same tickers draw the same as resets that name none.
     first = LISTS[:1]
     with_names: list[dict[str, Any]] = [{"tickers_list": first, "seed": 3}, *[{}] * 3]
     without = with_names[:1] + [{"tickers_list": first}] * 3
@@ -73,7 +73,7 @@ def test_a_refused_reset_leaves_the_streams_where_they_were(path: Path) -> None:
 
 
 def test_a_shifted_start_holds_for_tickers_that_are_drawn(tmp_path: Path) -> None:
-    # Starts are drawn up to day 39 of 50; CCC could from day 31 on.
+    # Episodes start on day 39 of 50 at the latest, those of CCC on day 31 at the earliest.
     path = market(50, LISTED, late={"CCC": 30}).write(tmp_path / "late.csv")
     env = ff.FastFinRL(path, num_tickers=2, shuffle_tickers=True)
     with pytest.raises(bc.errors.EnvError, match=r"`shifted_start`.*\b39\b.*\b1\b.*\b39\b"):
@@ -85,7 +85,7 @@ def test_a_shifted_start_holds_for_tickers_that_are_drawn(tmp_path: Path) -> Non
             drawn |= set(env.get_tickers())
             late = "CCC" in env.get_tickers()
             assert shift + (31 if late else 1) <= state["day"] <= 39
-        # Who could not start so late is not drawn.
+        # Tickers that cannot start so late are not drawn.
         assert drawn == {"AAA", "BBB", "DDD", *(["CCC"] if shift == 5 else [])}
     twin = copy.deepcopy(env)
     for shift in (39, 5_000):

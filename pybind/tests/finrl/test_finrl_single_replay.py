@@ -1,4 +1,4 @@
-"""The buffer of a single environment: made as that of many, and spoken of as it is called."""
+"""The buffer of a single environment: its constructor, and errors with its own argument names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Environments on a part of the days: no future window shows later days."""
+"""Environments on a part of the days: future windows show no later days."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def panel(tmp_path: Path) -> Iterator[bc.Panel]:
 
 
 def trained(panel: bc.Panel, **settings: Any) -> tuple[ff.VecFastFinRL, ff.VecReplayBuffer]:  # noqa: ANN401
-    """Make environments on the days to train on, and a buffer with the last of them."""
+    """Make environments on the training days, and a buffer with transitions of the last of them."""
     env = vec(panel, 4, days=(0, END), **settings)
     buffer = ff.VecReplayBuffer(env, 200)
     add_last_days(env, buffer)
@@ -81,7 +81,7 @@ def test_windows_looked_up_one_at_a_time_end_there_too(panel: bc.Panel) -> None:
         assert not data[tic]["future_ohlcv"][3:].any()
     assert window["BBB"]["future_days"].tolist() == [27, 28, 29, -1, -1, -1, -1, -1]
     assert not window["BBB"]["future_ohlcv"][3:].any()
-    # A day behind the end is shown as the day that was asked for, its future is not.
+    # A window around a day after the end shows that day and its past, but masks its future.
     window = env.get_market_window_numpy(["BBB"], END + 5, 2, 3)
     assert window["BBB"]["past_mask"].tolist() == [1, 1]
     assert window["BBB"]["current_open"] > 0
@@ -137,7 +137,7 @@ def test_the_wrappers_future_ends_with_its_days(panel: bc.Panel) -> None:
         wrapper.step(wrapper.sample_actions())
     for part in wrapper.sample_buffer(32, 2, 8)[5:]:
         shown = part["future"]["macro"].sum(axis=(1, 2))
-        # Of the three states and the three after them.
+        # A state or next state has 0 to 3 training days after it.
         assert {*shown.tolist()} <= {0, 1, 2, 3}
         assert shown.any()
     wrapper.close()
@@ -168,7 +168,7 @@ def test_a_state_of_one_portfolio_and_the_next_of_another_are_refused(panel: bc.
     with pytest.raises(bc.errors.AppendError, match=r"\bnext_states\b.*\b2\b"):
         buffer.add(state, *given, rows, after["done"])
     assert buffer.size() == 12
-    # Equal lists of other objects, equal tokens, and none at all are fine.
+    # Equal lists that are other objects, equal tokens, and a next state without tickers are taken.
     buffer.add(
         state, *given, after | {"tickers": [list(n) for n in after["tickers"]]}, after["done"]
     )

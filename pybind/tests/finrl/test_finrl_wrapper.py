@@ -26,7 +26,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def made(path: Path, **changes: Any) -> ff.VecFinRLWrapper:  # noqa: ANN401
-    """Make a small one."""
+    """Make a small wrapper."""
     given: dict[str, Any] = {
         "buffer_capacity": 2_000,
         "history_length": 5,
@@ -50,7 +50,7 @@ def test_a_history_beyond_the_market_is_masked_and_of_many_times_it_a_slip(tmp_p
         says = rf"\bhistory_length\b.*\b{days}\b.*\b40\b.*\b{most}\b"
         with pytest.raises(bc.errors.EnvError, match=says):
             ff.VecFinRLWrapper(path, 50, history_length=days)
-    # The windows of the environment and of the buffer have the same limit, the day itself included.
+    # Windows of the environment and of the buffer have the same limit. It counts the day itself.
     state = wrapper.env.reset(seed=1)
     after = wrapper.env.step(np.zeros((1, 3)))
     buffer = ff.VecReplayBuffer(wrapper.env, 50)
@@ -69,7 +69,7 @@ def test_a_history_beyond_the_market_is_masked_and_of_many_times_it_a_slip(tmp_p
         for h, future in [(most - 2, 2), (10**9, 0), (0, 10**9)]:
             with pytest.raises(error, match=rf"\b{h + 1 + future}\b.*\b{most}\b"):
                 window(h, future)
-    # What these ask refuses the same windows.
+    # The internal calls behind these have the same limit.
     rows: list[tuple[Any, type[bc.BackcastError]]] = [
         (wrapper.env._rows, bc.errors.EnvError),
         (buffer._ring.rows, bc.errors.SampleError),
@@ -236,7 +236,7 @@ def test_drawn_states_equal_the_observed_ones(path: Path) -> None:
 
 
 def row_of(obs: Any, at: int) -> Any:  # noqa: ANN401
-    """Take one portfolio out of nested arrays."""
+    """Return the values of one portfolio out of nested arrays."""
     if isinstance(obs, dict):
         return {key: row_of(value, at) for key, value in obs.items()}
     return obs[at]
@@ -404,7 +404,7 @@ def test_a_closed_buffer_is_said_before_the_market_moves(path: Path) -> None:
 
 def test_without_a_history_its_parts_are_there_and_empty(path: Path) -> None:
     wrapper = made(path, history_length=0)
-    obs, _ = wrapper.reset(7)  # by position, as the page has it
+    obs, _ = wrapper.reset(7)  # the seed by position, as on FastFinRL's page
     for _ in range(3):
         obs, *_ = wrapper.step(wrapper.sample_actions())
     short, *_ = wrapper.sample_buffer(6)
@@ -419,7 +419,7 @@ def test_without_a_history_its_parts_are_there_and_empty(path: Path) -> None:
 
 
 def made_and_played(path: Path) -> ff.VecFinRLWrapper:
-    """Make one whose buffer holds some transitions."""
+    """Make a wrapper whose buffer holds some transitions."""
     wrapper = made(path)
     wrapper.reset(seed=1)
     for _ in range(3):

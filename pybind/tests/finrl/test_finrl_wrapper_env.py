@@ -1,4 +1,4 @@
-"""The environment of a wrapper is the one that it steps, and the wrapper tells of its episodes."""
+"""`wrapper.env` is the environment that a wrapper steps; the wrapper reports its episodes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def made(path: Path, **changes: Any) -> ff.VecFinRLWrapper:  # noqa: ANN401
-    """Make a small one whose tickers are drawn."""
+    """Make a small wrapper whose tickers are drawn at random."""
     given: dict[str, Any] = {"n_envs": 3, "num_tickers": 2, "macro_tickers": ["VIX"]}
     return ff.VecFinRLWrapper(path, 500, 5, **(given | changes))
 
@@ -75,7 +75,7 @@ def test_stepping_the_environment_itself_leaves_buffer_and_wrapper_right(path: P
     stored = [wrapper.buffer.get(i) for i in range(3)]
     assert [row.state_day for row in stored] == day.tolist()
     assert [row.next_state_day for row in stored] == (day + 1).tolist()
-    # As many others to trade are taken over; other sizes are not what the spaces say.
+    # The wrapper takes over other tickers of the same number. Other sizes do not fit its spaces.
     wrapper.env.reset([["BBB", "DDD"]] * 3)
     obs, *_ = wrapper.step(np.zeros((3, 2, 2)))
     assert wrapper.tokenizer.decode_batch(obs["tics"]) == [["BBB", "DDD"]] * 3
@@ -162,7 +162,7 @@ def test_actions_that_are_ignored_are_not_looked_at(path: Path, number: int) -> 
     for each in (wrapper, other):
         each.reset(seed=1)
         each.step(still)
-        # One of them is a step behind.
+        # Portfolio 1 is a step behind the others.
         each.reset(options={"reset_mask": np.array([False, True, False])})
         each.step(still)
     odd = still.copy()

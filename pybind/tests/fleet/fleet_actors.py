@@ -1,4 +1,4 @@
-"""Actors of the tests, importable in their processes; most say where they are by reports."""
+"""Actors of the tests, which their processes import; most send reports of their progress."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def raise_at(context: Context, step: int) -> None:
 
 
 def raise_when_told(context: Context, folder: str) -> None:
-    """Raise in actor 1 when the file `go` exists: when the block of the fleet has begun."""
+    """Raise in actor 1 once the file `go` exists, which the test makes in the fleet's block."""
     if context.rank == 1:
         while not Path(folder, "go").exists() and not context.wait(0.01):
             pass
@@ -81,9 +81,10 @@ def refuse_to_stop(context: Context) -> None:
 def interrupt_the_parent_when_stopped(
     context: Context, how: str = "SIGINT", folder: str | None = None
 ) -> None:
-    """Send a signal to the parent when the fleet stops, however slow this process is then.
+    """Send a signal to the parent when the fleet stops.
 
-    That holds from the first report on: SIGTERM no longer ends the process before.
+    The process ignores SIGTERM before its first report, so the fleet cannot end it before it sends
+    the signal.
     """
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     context.report(length=0)

@@ -1,4 +1,4 @@
-"""Programs that run a fleet and say so, for tests that end them.
+"""Program that runs a fleet and prints its process ids, for tests that end the program.
 
 python fleet_parent.py NAME ACTOR [FOLDER]
 """
@@ -19,7 +19,7 @@ ACTORS = {
 
 
 def main() -> None:
-    """Print the processes once all actors are ready, then wait to be ended."""
+    """Print the ids of actors and guardian once all actors are ready, then wait for a signal."""
     name, which, *args = sys.argv[1:]
     command = ["/bin/sh", "-c", "trap '' TERM; while :; do sleep 1000; done"]
     actor = command if which == "command" else ACTORS[which]

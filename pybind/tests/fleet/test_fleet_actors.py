@@ -1,4 +1,4 @@
-"""Actors: what they are given, how they end, when they are restarted, what they report."""
+"""Actors: their arguments and environment, their ends, restarts and reports."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_reports_become_statistics() -> None:
     assert [actor["episodes"] for actor in stats["actors"]] == [150, 150]
     assert [actor["state"] for actor in stats["actors"]] == ["finished"] * 2
     assert [actor["version"] for actor in stats["actors"]] == [149, 149]
-    # The last hundred, in the order in which they were read.
+    # The report read last is the last one of its actor.
     assert stats["return_last"] == 149.0
     assert (stats["rows"], stats["updates"], stats["samples_per_insert"]) == (10, 5, 8.0)
     assert stats["policy_version"] == 9
@@ -226,7 +226,7 @@ def test_an_exception_interrupts_the_learner_and_has_the_traceback() -> None:
         pytest.raises(bc.errors.ActorError) as raised,
         bc.Fleet(actors.raise_at, 2, args=(10_000,)),
     ):
-        # Waits for ever, as a draw does that no actor allows any more.
+        # Waits without end, like a draw that waits for rows of the actors.
         threading.Event().wait()
     error = raised.value
     facts = ["1", "fleet_actors:raise_at", "ValueError: no bananas in step 10000"]

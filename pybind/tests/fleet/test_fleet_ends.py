@@ -22,7 +22,7 @@ Program = tuple["subprocess.Popen[str]", list[int]]
 
 
 def gone(descriptors: list[int]) -> None:
-    """Wait until all these processes have ended; the watchdog fails the test."""
+    """Wait until the processes of these pidfds have ended; fail if the watchdog's time is over."""
     left = set(descriptors)
     while left:
         ended, _, _ = select.select(list(left), [], [], WATCHDOG_S)
@@ -32,7 +32,7 @@ def gone(descriptors: list[int]) -> None:
 
 @pytest.fixture
 def run(place: Path) -> Iterator[Callable[..., Program]]:
-    """Give a function that starts the program; returns it, and pidfds of its processes."""
+    """Yield a function that starts the program and returns it with pidfds of its processes."""
     programs: list[subprocess.Popen[str]] = []
     opened: list[int] = []
 
@@ -57,12 +57,12 @@ def run(place: Path) -> Iterator[Callable[..., Program]]:
     for program in programs:
         program.kill()
     for descriptor in opened:
-        # Nothing is left if the test passed.
+        # The process has ended already if the test passed.
         with suppress(OSError):
             signal.pidfd_send_signal(descriptor, signal.SIGKILL)
         os.close(descriptor)
     for program in programs:
-        # Processes of a killed actor may keep its output open: their end is not waited for.
+        # Processes of a killed actor may keep the output open, so it is not read to its end.
         program.wait()
         for stream in (program.stdout, program.stderr):
             assert stream is not None
@@ -129,7 +129,7 @@ def test_a_killed_guardian_is_replaced(run: Callable[..., Program], place: Path)
     program, descriptors = run("command")
     signal.pidfd_send_signal(descriptors[-1], signal.SIGKILL)
     gone(descriptors[-1:])
-    # The next one is a child of the program whose command line names its script.
+    # The successor is a child of the program, found by the script in its command line.
     while not (found := guardians(program.pid)):
         assert program.poll() is None
         select.select([], [], [], 0.01)
@@ -163,7 +163,7 @@ def test_a_guardian_knows_the_actors_of_a_parent_that_is_killed_as_it_starts() -
 
 
 def guardians(parent: int) -> list[int]:
-    """Find living guardians by what /proc says, once they read their input."""
+    """Return the ids of the living guardians among the children of a process, from /proc."""
     found = []
     children = Path(f"/proc/{parent}/task").glob("*/children")
     for pid in {pid for task in children for pid in task.read_text().split()}:

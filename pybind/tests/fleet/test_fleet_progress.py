@@ -1,4 +1,4 @@
-"""Progress lines: what a terminal and a file get to read while a fleet runs."""
+"""Progress lines of a running fleet, on a terminal and in a file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if __name__ == "__main__":
         sys.stdin.readline()
     print("rows", seen)
 """
-# Episodes return 0 to 49, and 400 items are drawn for 101 rows.
+# Episodes have returns from 0 to 49, and 400 items are drawn for 101 rows.
 FACTS = (
     r"0/2 actors \| [\d.]+ rows/s \| [\d.]+ updates/s \| 3\.96 samples/insert \| "
     r"(policy age \d+\.\d versions, \d+\.\d\d s \| )?100 episodes, return 24\.5"
@@ -40,7 +40,7 @@ WATCHDOG_S = 120
 
 
 def started(place: Path, shown: str, stderr: int) -> subprocess.Popen[str]:
-    """Start the program, which ends when it is told."""
+    """Start the program, which ends after it reads a line."""
     folder = str(Path(__file__).parent)
     path = place / "progress_program.py"
     path.write_text(CODE)
@@ -64,13 +64,13 @@ def told_to_end(run: subprocess.Popen[str], place: Path) -> tuple[str, str]:
 
 
 def drawn_lines(seen: bytes) -> list[str]:
-    """Return the progress lines that a terminal has got, one for each time that it was drawn."""
+    """Return the progress lines that a terminal has received, one for each redraw."""
     shown = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", part) for part in seen.decode().split("\x1b[2K")]
     return [line.strip() for line in shown if "actors" in line]
 
 
 def on_a_terminal(place: Path, shown: str, lines: int) -> tuple[str, bytes]:
-    """Run the program with a terminal as stderr, until the terminal has got so many lines."""
+    """Run the program with a terminal as stderr, until the terminal has received `lines` lines."""
     parent, child = pty.openpty()
     termios.tcsetwinsize(child, (24, 200))
     run = started(place, shown, child)
@@ -118,7 +118,7 @@ def test_a_file_gets_a_plain_line_now_and_then_and_one_at_the_end(place: Path) -
     run = started(place, "True", subprocess.PIPE)
     assert run.stderr is not None
     lines = [run.stderr.readline()]
-    # Where the program is slow, earlier lines come before it has done all.
+    # On a slow machine the first lines show a part of the counts.
     while not re.fullmatch(FACTS, lines[-1].strip()):
         assert lines[-1], lines
         lines.append(run.stderr.readline())

@@ -1,4 +1,4 @@
-"""Refused fleets: each message says which actor, what is wrong, and what to do."""
+"""Refused fleets and reports: each message says what is wrong and what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fleets that the system refuses a process or a file: the block ends, and no process is left."""
+"""Fleets whose calls the system refuses: the block ends with an error and leaves no process."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def directory(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return place
 
 
-# The program is killed by the watchdog if the block never ends. `refused` stands in for a call that
-# finds no free descriptor, and `left` raises ChildProcessError if no child is left.
+# The watchdog kills the program if the block never ends. `refused` stands in for a call that finds
+# no free descriptor. `waitid` raises ChildProcessError if no child is left.
 HEAD = """
 import errno, os, signal
 import backcast as bc
@@ -123,7 +123,7 @@ def test_a_guardian_that_cannot_be_replaced_takes_every_call(
         guard.remove(1)
     guard.keep_alive()
     assert guard.process.poll() is None
-    monkeypatch.setattr(_guard, "_CLOSE_S", WATCHDOG_S)  # It may not have begun to read.
+    monkeypatch.setattr(_guard, "_CLOSE_S", WATCHDOG_S)  # The new one may not have begun to read.
     guard.close()
     assert guard.process.returncode == 0
 

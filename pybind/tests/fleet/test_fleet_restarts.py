@@ -1,4 +1,4 @@
-"""Restart policy: its decisions, without processes or clocks."""
+"""Decisions of the restart policy, without processes or clocks."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_restarts_wait_longer_with_every_death_of_the_last_minute(restart: Resta
     policy = RestartPolicy(restart, max_deaths=5)
     deaths_s: tuple[float, ...] = ()
     waits_s = []
-    # At 61.5 s, two of them are over a minute old.
+    # At 61.5 s, two of the deaths are over a minute old.
     for now_s in (0.0, 1.0, 2.0, 3.0, 61.5, 61.6):
         decision = decide(ProcessEnd(KILLED, True, False, now_s), policy, deaths_s)
         assert isinstance(decision, RestartAfter)

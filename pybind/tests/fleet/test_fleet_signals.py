@@ -1,4 +1,4 @@
-"""Signals and a fleet: no end of a block waits for ever, and every Ctrl-C counts."""
+"""Signals and fleets: the end of a block never waits forever, and no Ctrl-C is lost."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_stopped_guardian_is_replaced(guard: Guard, monkeypatch: pytest.Monkey
     guard.keep_alive()
     assert guard.process is not first
     assert first.returncode == -signal.SIGKILL
-    monkeypatch.setattr(_guard, "_CLOSE_S", WATCHDOG_S)  # It may not have begun to read.
+    monkeypatch.setattr(_guard, "_CLOSE_S", WATCHDOG_S)  # The new one may not have begun to read.
     guard.close()
     assert guard.process.returncode == 0
 
@@ -82,12 +82,12 @@ def test_a_guardian_that_reads_nothing_blocks_no_call(guard: Guard) -> None:
 
 
 def program(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a program that acts as in the foreground; the watchdog ends one that hangs."""
+    """Run a program with Python's handler of Ctrl-C; the watchdog ends it if it hangs."""
     head = (
         "import os, signal, sys, threading\n"
         "import backcast as bc\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        # Actors report once SIGTERM no longer ends them.
+        # Actors report once they ignore SIGTERM.
         "def wait_for_reports(fleet):\n"
         "    while any(actor['since_report_s'] is None for actor in fleet.stats()['actors']):\n"
         "        threading.Event().wait(0.01)\n"
@@ -113,7 +113,7 @@ def test_the_block_ends_while_the_guardian_is_stopped() -> None:
     assert (ran.returncode, ran.stdout) == (0, "left\n"), ran.stderr
 
 
-# Actor 1 fails in the block: not before both actors have started.
+# Actor 1 fails only once the block has begun, when both actors have started.
 TOLD = (
     "import pathlib, tempfile\n"
     "folder = tempfile.TemporaryDirectory()\n"
@@ -140,7 +140,7 @@ CTRL_C = {
         "except bc.errors.FleetError:\n"
         "    print('swallowed')\n"
     ),
-    # Actor 0 sends Ctrl-C as soon as the failure stops it, so the block does no more than end.
+    # Actor 0 sends Ctrl-C once the failure stops it, so it arrives while the block ends.
     "while a fleet that failed unseen is stopped": (
         TOLD + "print('ready', flush=True)\n"
         "try:\n"
@@ -155,7 +155,7 @@ CTRL_C = {
         "except bc.errors.FleetError:\n"
         "    print('swallowed')\n"
     ),
-    # Both signals wait for the main thread, and the handler of Ctrl-C is the first to raise.
+    # Both signals are pending at the same time, and the handler of Ctrl-C raises first.
     "at the moment of a failure": (
         TOLD + "both = {signal.SIGINT, signal.SIGURG}\n"
         "try:\n"
@@ -219,13 +219,13 @@ def test_an_ignored_ctrl_c_stays_ignored() -> None:
 
 
 def test_a_signal_at_the_first_instruction_of_the_end_stops_the_actors() -> None:
-    """The handler runs in the frame of `__exit__` before that could set a flag."""
+    """The handler runs in the frame of `__exit__` before `__exit__` can set a flag."""
     ran = program(
         "pids = []\n"
         "def at_first(frame, event, argument):\n"
         "    if event == 'call' and frame.f_code is bc.Fleet.__exit__.__code__:\n"
         "        sys.setprofile(None)\n"
-        "        # As the interpreter does it, with the frame that is interrupted.\n"
+        "        # Calls the handler as the interpreter does, with the interrupted frame.\n"
         "        signal.getsignal(signal.SIGINT)(signal.SIGINT, frame)\n"
         "try:\n"
         "    with bc.Fleet('fleet_actors:until_stopped') as fleet:\n"
@@ -272,14 +272,14 @@ def test_a_failure_of_an_outer_fleet_leaves_an_inner_one() -> None:
 
 
 def test_processes_that_cannot_be_killed_end_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Stands for processes that wait for a disk that does not answer.
+    # Simulates a process that SIGKILL does not end, such as one that waits for a disk.
     monkeypatch.setattr(ActorProcess, "kill", lambda self: None)
     monkeypatch.setattr(_supervisor, "_KILLED_S", 0.1)
     fleet = bc.Fleet(actors.refuse_to_stop, stop_timeout=0.1)
 
     def run() -> None:
         with fleet:
-            # The actor reports once it refuses to stop.
+            # The actor reports once it ignores SIGTERM.
             while fleet.stats()["actors"][0]["since_report_s"] is None:
                 threading.Event().wait(0.01)
 

@@ -1,4 +1,4 @@
-"""Background agents of the model, one class an archetype."""
+"""Background agents of the model, one class per archetype."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Agent:
         self.draw()
 
     def draw(self) -> None:
-        """Draw what the agent is."""
+        """Draw the constants of the agent."""
 
     def first_wait(self) -> float:
         """Return the mean ticks before the first turn."""
@@ -59,7 +59,7 @@ class Agent:
         return self.market.ledger.accounts[self.account].position
 
     def across(self, side: int) -> int:
-        """Return the price to cross to: the other touch, or one beyond an empty side's mid."""
+        """Return the best price of the other side, or the next whole tick while it is empty."""
         best = self.market.book.best(-side)
         if best is not None:
             return best
@@ -67,7 +67,7 @@ class Agent:
         return math.floor(mid) + 1 if side == BUY else math.ceil(mid) - 1
 
     def joined(self, side: int, *, better: bool) -> int:
-        """Return the own side's touch, or one tick better where that does not reach across."""
+        """Return the best price of the own side, or one tick better if that does not cross."""
         across = self.across(side)
         best = self.market.book.best(side)
         own = across - 2 * side if best is None else best
@@ -75,7 +75,7 @@ class Agent:
         return improved if side * (across - improved) > 0 else own
 
     def cross(self, side: int, quantity: int) -> None:
-        """Trade at once, at most fifty ticks beyond the other touch."""
+        """Send a marketable order, limited to fifty ticks beyond the other side's best price."""
         price = max(self.across(side) + side * SLIP, 1)
         self.market.submit(self.account, side, quantity, price, "marketable")
 
@@ -132,7 +132,7 @@ class Maker(Agent):
             self.quoted = wanted
 
     def quote(self) -> None:
-        """Quote anew after a withdrawal: take what is better than the quotes, then place them."""
+        """Quote anew after a withdrawal: take the orders that the quotes reach, then place them."""
         if self.market.ledger.accounts[self.account].open():
             return
         assert self.quoted is not None
@@ -176,7 +176,7 @@ class Noise(Agent):
 
 
 class Value(Agent):
-    """Holds more the further its valuation is from the price."""
+    """Trades towards a position that grows with the gap between its valuation and the price."""
 
     archetype = "value"
 

@@ -81,7 +81,7 @@ class Indicators:
 
     @staticmethod
     def macd_signal(closes: list[int]) -> float | None:
-        """Return the exponential mean of length 4 of all values of the line."""
+        """Return the exponential mean of length 4 of all values of the MACD line."""
         fast, slow = sum(closes[:8]) / 8, sum(closes[:16]) / 16
         lines: list[float] = []
         for at, close in enumerate(closes):

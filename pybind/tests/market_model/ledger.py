@@ -17,7 +17,7 @@ PLACES = 8
 
 @dataclass(slots=True)
 class Account:
-    """Cash in cash units, a position, open orders in eight places, and what was done so far."""
+    """Cash in cash units, a position, open orders in eight places, and totals."""
 
     cash: int
     position: int
@@ -49,12 +49,12 @@ class Account:
         self.shares[order.side] -= order.left
 
     def borrowed(self, more: int = 0) -> int:
-        """Return the shares short if all open sells traded, and `more`, and no open buy."""
+        """Return the shares short if all open sells and `more` shares traded, but no open buy."""
         return max(0, self.shares[SELL] + more - self.position)
 
 
 def fee_of(notional: int, ppm: int) -> int:
-    """Return the fee on a notional, rounded towards zero: a rebate, too, is rounded down."""
+    """Return the fee on a notional, rounded towards zero, as a rebate is too."""
     size = notional * abs(ppm) // PPM
     return size if ppm >= 0 else -size
 
@@ -73,7 +73,7 @@ class Ledger:
         self.accounts = [Account(a["cash"], a["shares"], a["limits"]) for a in accounts]
         for account in self.accounts:
             account.cost = abs(account.position) * config["initial_price"] * CASH_PER_TICK
-        # Where all may be short as far as their limits go, the lender never runs out.
+        # The lender cannot run out if its shares cover the short limits of all accounts.
         self.scarce: bool = sum(a["limits"]["short"] for a in accounts) > self.lendable
 
     def reserved(self, account: Account) -> int:
@@ -119,7 +119,7 @@ class Ledger:
         account.last = (self.now, side, price, quantity)
 
     def charge_borrowing(self, mid: float) -> None:
-        """Charge every short position for the last ticks, each rounded up to a cash unit."""
+        """Charge every short position for the last 60 ticks, each rounded up to a cash unit."""
         for account in self.accounts:
             value = max(0, -account.position) * int(mid) * CASH_PER_TICK
             cost = value * self.fees["borrow_ppm_per_day"] * BORROW_TICKS

@@ -1,4 +1,4 @@
-"""A simulated market and its model, which get the same orders and are compared each tick."""
+"""A simulated market and its model: both get the same orders and are compared each tick."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def drawn(draw: np.random.Generator, mid: float, *, largest: int, reach: int) ->
     for _ in range(int(draw.integers(0, 3))):
         side = BUY if draw.random() < 0.5 else SELL
         quantity = int(draw.integers(1, largest + 1))
-        # One price in ten is far beyond the other touch, or behind all other orders.
+        # One price in ten is drawn from a wider range.
         spread = reach if draw.random() < 0.1 else 12
         price = max(1, int(mid) - side * int(draw.integers(-spread // 3, spread)))
         kind = ("limit", "marketable", "post_only")[int(draw.integers(3))]
@@ -30,7 +30,7 @@ def drawn(draw: np.random.Generator, mid: float, *, largest: int, reach: int) ->
 
 
 class Trader:
-    """Agent in Python that sends drawn orders, and notes them with what its floor showed."""
+    """Agent in Python that sends random orders, and records them and what its floor showed."""
 
     def __init__(self, seed: list[int], largest: int) -> None:
         self.draw, self.largest = np.random.default_rng(seed), largest
@@ -38,7 +38,7 @@ class Trader:
         self.calls: list[Call] = []
 
     def act(self, floor: sim.Floor) -> int:
-        """Note what is shown and send the next orders."""
+        """Record what the floor shows, and send the next orders."""
         touch = (floor.best_bid(), floor.best_ask())
         self.shown = (floor.mid(), *touch, floor.position(), floor.cash)
         self.calls = []
@@ -47,7 +47,7 @@ class Trader:
                 floor.cancel_all()
                 self.calls.append(None)
                 continue
-            # A floor has market orders and limit orders that rest.
+            # A floor takes only market orders and limit orders, which may rest.
             side, quantity, price, _ = call
             (floor.buy if side == BUY else floor.sell)(quantity, price)
             kind = "marketable" if price is None else "limit"

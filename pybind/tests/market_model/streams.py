@@ -42,7 +42,7 @@ def mix(word: int) -> int:
 
 
 def key(seed: int, role: str, index: int) -> int:
-    """Return the start of a stream."""
+    """Return the initial state of a stream."""
     owner = mix(seed + STEP) ^ mix(ROLES[role] * STEP)
     return mix(mix(owner) ^ mix(index * 0xD1B54A32D192ED03 + 1))
 

@@ -83,7 +83,7 @@ class Tape:
         self.tick = Tick()
 
     def arrive(self, side: int, trades: list[Trade], *, pushes: bool) -> None:
-        """Add the trades of one incoming order. The orders of makers do not push the price."""
+        """Add the trades of one incoming order; `pushes` is false for orders of makers."""
         tick, shares = self.tick, sum(trade.quantity for trade in trades)
         notional = sum(trade.resting.price * trade.quantity for trade in trades)
         tick.prices += [trade.resting.price for trade in trades]

@@ -24,11 +24,11 @@ class Event:
     magnitude: float
 
     def left(self, now: int) -> int:
-        """Return the ticks until it has faded."""
+        """Return the ticks until the event has faded."""
         return max(0, self.since + self.life - now)
 
     def faded(self, now: int) -> float:
-        """Return the sentiment that is left of it."""
+        """Return the sentiment that is left of the event."""
         return self.sentiment * self.left(now) / self.life
 
 
@@ -106,7 +106,7 @@ class Fundamental:
 
 
 class Opinion:
-    """An error of the logarithm that returns to zero: the makers', or that of the shown value."""
+    """Mean-reverting error of the log value: of the makers, or of the revealed fundamental."""
 
     def __init__(self, sd: float, ticks: float, stream: Stream) -> None:
         self.sd, self.keep, self.stream = sd, 1.0 - 1.0 / ticks, stream

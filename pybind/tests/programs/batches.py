@@ -1,4 +1,4 @@
-"""Arrays that a batch must hold, from the rows of the model."""
+"""Compute the arrays that a batch must hold from the rows of the model, and compare them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from world import MismatchError, Ring, require
 
 ENDS = {"terminated": TERMINATED, "truncated": TRUNCATED}
-# Options of a sampler, as JSON has them.
+# Options of a sampler, as in the JSON of a program.
 Options = dict[str, Any]
 # Goals in hindsight, and which items have one.
 Goals = tuple[NDArray[Any], NDArray[Any]]
@@ -37,7 +37,7 @@ def form_of(options: Options, kind: str) -> dict[str, Any] | None:
 
 
 def windows_of(options: Options) -> Windows:
-    """Return the windows that options ask for; of windows by column the longest."""
+    """Return the windows that options ask for; the longest one if they differ by column."""
     history = options.get("history")
     if isinstance(history, dict):
         history = max((h for h in history.values() if isinstance(h, int)), default=None)
@@ -298,7 +298,7 @@ def check_episodes(ring: Ring, options: Options, batch: Arrays, size: int) -> li
         expected[key] = np.zeros((*mask.shape, *values.shape[1:]), values.dtype)
         expected[key][mask] = values
         if key in OBS[ring.schema] and not options.get("copy"):
-            # `obs` and `next_obs` share memory: the final observation is seen after the end.
+            # `obs` and `next_obs` share memory: `obs` shows the final observation after the end.
             last = flat[f"next_{key}"][np.cumsum(lengths) - 1]
             for at, length in enumerate(lengths):
                 if length < places:

@@ -39,12 +39,12 @@ from columns import (
 from numpy.typing import NDArray
 from world import Outcome, Step
 
-# Seconds that a step waits which another one lets go on, and that a forked child has.
+# Seconds that a step waits for another step, and seconds that a forked child may take.
 PATIENCE, CHILD_TIME = 40.0, 60.0
 
 
 class GiveUpError(Exception):
-    """Leaves the block of a reserved row, and is raised by a transform."""
+    """Exception that leaves the block of a reserved row, and that a transform raises."""
 
 
 def index_of(step: Step) -> NDArray[np.int64]:
@@ -61,7 +61,7 @@ def options_of(given: dict[str, Any]) -> dict[str, Any]:
         kind, fields = given[name]["kind"], {k: v for k, v in given[name].items() if k != "kind"}
         if isinstance(fields.get("beta"), list):
             fields["beta"] = tuple(fields["beta"])
-        # Words, or names of classes.
+        # `kind` is a word, or the name of a class.
         options[name] = getattr(bc, kind)(**fields) if kind[0].isupper() else kind
     if "share" in given:
         options["share"] = tuple(given["share"])
@@ -76,7 +76,7 @@ def limits_of(given: dict[str, Any]) -> bc.RateLimiter:
 
 
 def arguments(schema: str, given: Given) -> dict[str, Any]:
-    """Return the arguments of an append, or of many steps at once."""
+    """Return the arguments of an append, or of an extend."""
     flags, made = np.array(given.end, int), row_columns(schema, given.obs)
     made |= {"terminated": flags & 1 != 0, "truncated": flags & 2 != 0}
     if given.next is not None:
@@ -93,7 +93,7 @@ def without_axis(values: Any) -> Any:
 
 
 class Tag:
-    """A transform, which adds a key to batches or fails."""
+    """Transform that adds a key to batches, or fails."""
 
     def __init__(self) -> None:
         self.fails = False
@@ -108,7 +108,7 @@ class Tag:
 
 
 class Actor:
-    """A process that takes steps, and the objects that it has."""
+    """Objects of a process, and the calls by which it takes steps."""
 
     def __init__(self, place: Path) -> None:
         self.place, self.store = place, place / "store"
@@ -117,7 +117,7 @@ class Actor:
         self.samplers: dict[str, bc.Sampler] = {}
         self.leases: dict[str, Any] = {}
         self.learned: dict[str, Any] = {}
-        # Batches that are filled again, by sampler and size, and transforms of samplers.
+        # Batches that are filled again, by sampler and size, and transforms by sampler.
         self.batches: dict[str, Any] = {}
         self.tags: dict[str, Tag] = {}
 
@@ -345,7 +345,7 @@ class Actor:
 
     def do_sample(self, step: Step, _: None) -> Outcome:
         sampler, key = self.samplers[step["s"]], f"{step['s']}-{step['batch']}"
-        # A dict lacks keys, which are added.
+        # The draw adds all keys to an empty dict.
         out: Any = {"again": self.batches.get(key), "dict": {}}.get(step.get("into", ""))
         found: Outcome = {}
         if step.get("fails"):
@@ -410,7 +410,7 @@ class Actor:
         sampler, priority = self.samplers[step["s"]], np.array(step["priority"], float)
         if not step.get("windows"):
             return {"dropped": sampler.update_priorities(index_of(step), priority)}
-        # The mean and the maximum of equal errors are the errors.
+        # All valid places have one priority, which is then also the mixed one.
         given = np.repeat(priority[:, None], 3, 1)
         given[:, 0] = 99.0
         mask = np.broadcast_to([False, True, True], given.shape)
@@ -432,7 +432,7 @@ class Actor:
 
 
 def answer_of_child(ask: Callable[[], Outcome]) -> Outcome:
-    """Return what a forked child says."""
+    """Fork a child, and return what it answers."""
     out, into = os.pipe()
     child = os.fork()
     if child == 0:
@@ -451,7 +451,7 @@ def answer_of_child(ask: Callable[[], Outcome]) -> Outcome:
 
 
 def used(tries: dict[str, Callable[[], object]]) -> list[str]:
-    """Return the calls that raise no error of the library."""
+    """Return the calls that do not raise the error about a fork."""
     found = []
     for name, call in tries.items():
         try:

@@ -1,7 +1,7 @@
 """Columns of the rings of programs, and the values that a token stands for.
 
-A token is a whole number that names an observation, or the step columns of a row. Every column is a
-function of it, and 0 is all zeros. Observations of different tokens differ in every ring.
+A token is an integer that stands for an observation, or for the step columns of a row. Every column
+is a function of the token, and token 0 gives zeros. Observations of different tokens differ.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ STEP = {
 
 @cache
 def values_of(schema: str, name: str) -> NDArray[Any]:
-    """Return a column of all tokens."""
+    """Return the values of a column for all tokens."""
     dtype = flat(SCHEMAS[schema])[name]
     parts = VALUES[name](np.arange(MOST_TOKENS))
     whole = np.stack(parts, -1) if isinstance(parts, list) else parts
@@ -100,7 +100,7 @@ def values_of(schema: str, name: str) -> NDArray[Any]:
 
 
 def column(schema: str, name: str, tokens: Any) -> NDArray[Any]:
-    """Return a column of some tokens, shape ``tokens.shape`` and the shape of the column."""
+    """Return the values of a column for tokens: shape ``tokens.shape`` and that of the column."""
     found: NDArray[Any] = values_of(schema, name)[np.asarray(tokens, np.int64)]
     return found
 
@@ -120,7 +120,7 @@ def row_columns(schema: str, tokens: Any) -> dict[str, Any]:
 
 
 def hindsight_reward(achieved: NDArray[Any], desired: NDArray[Any], _info: object) -> NDArray[Any]:
-    """Return the reward of a goal: whole numbers, one for each pair of goals."""
+    """Return a reward for each pair of goals, a whole number."""
     rewards: NDArray[Any] = ((achieved - desired) * [1.0, 16.0]).sum(-1)
     return rewards
 
@@ -137,8 +137,8 @@ class Given(NamedTuple):
 def steps_of(step: dict[str, Any], schema: str, lanes: int, mode: str) -> list[Given]:
     """Return the appends of an `extend`.
 
-    Step ``n`` of lane ``i`` shows the token ``first + 2 (n lanes + i)``; the one after it is that
-    of the end of an episode. Every ``every``-th step ends its episode.
+    Step ``n`` of lane ``i`` has the token ``first + 2 (n lanes + i)``. The token one above it
+    stands for the final observation, if the step ends its episode: every ``every``-th does.
     """
     takes_finals = step.get("finals") and mode != "next_step" and OBS[schema]
     made, every = [], step["every"]

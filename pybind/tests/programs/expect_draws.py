@@ -60,7 +60,7 @@ def eligible(ring: Ring, options: Options) -> list[Index]:
 
 
 def refused(ring: Ring, options: Options) -> str | None:
-    """Return the error of options that a ring cannot have, if it is one."""
+    """Return the error with which a ring refuses options, or None."""
     asked, kind, history = windows_of(options), kind_of(options), options.get("history")
     others = any(options.get(name) for name in ("future", "n_step", "hindsight"))
     sequence, episodes = form_of(options, "Sequence"), form_of(options, "WholeEpisodes")
@@ -87,7 +87,7 @@ def table_of(ring: Ring, options: Options) -> Priorities | Claims | None:
     if kind in BY_PRIORITY:
         stride = windows_of(options).stride or 1
         if form_of(options, "WholeEpisodes"):
-            # Only the first transition of an episode has one.
+            # Only the first transition of an episode has a priority.
             stride = 2**32 - 1
         rows = -(-ring.lane_capacity // 8) * 8
         return Priorities(select.get("alpha", 0.6), select.get("eps", 1e-6), rows, stride)
@@ -110,7 +110,7 @@ def sampler(world: World, step: Step, ring: Ring) -> Expect | None:
         if not made.agrees(known):
             return Expect("ExistsError")
         if isinstance(known, Claims):
-            # Rows that a sampler holds for a batch that failed are not for this one.
+            # Rows that another sampler holds for a failed batch are not given to this one.
             known.loose |= any(own.holds for own in sharing(world, step["ring"], options))
     own = Sampler(step["ring"], step.get("by", 0), copy.deepcopy(options))
     world.samplers[step["s"]] = own
@@ -143,7 +143,7 @@ def is_part(ring: Ring, options: Options) -> bool:
 
 
 def accounted(ring: Ring, items: int) -> Callable[[], None]:
-    """Count items as drawn, once the draw is over."""
+    """Return a function that counts items as drawn."""
 
     def account() -> None:
         if ring.limits:
@@ -165,7 +165,7 @@ def sample(world: World, step: Step, own: Sampler) -> Expect | None:
     if into == "dict" and is_part(ring, own.options):
         return None if claims else Expect("SampleError", perhaps=("RateLimitTimeoutError",))
     if is_ahead and step.get("prefetch") and claims:
-        # Rows drawn ahead are claimed, and go back as far as none was claimed after them.
+        # Rows drawn ahead are claimed. They are given back only if none was claimed after them.
         claims.loose = True
     chance = chance_of(world, own, size * count if claims else size)
     too_many = ring.limits and not ring.limits.may_sample(size * count, ring.lanes)
@@ -212,7 +212,7 @@ def imagine_claims(ring: Ring, own: Sampler, size: int) -> None:
 
 
 def chance_of(world: World, own: Sampler, size: int) -> Expect | None:
-    """Say with which error a draw ends, if with one. None: the model does not know."""
+    """Return the expected outcome of a draw. None: the model does not know."""
     ring = world.rings[own.ring]
     claims, limits = claims_of(ring, own), ring.limits
     is_queue = claims is not None and not claims.renewed
@@ -221,33 +221,33 @@ def chance_of(world: World, own: Sampler, size: int) -> Expect | None:
         chance: Expect | None = Expect("SampleError")
     elif limits and not limits.may_sample(size, ring.lanes):
         if own.sized_at == limits.drops():
-            # KNOWN: rows that begin episodes overwrite transitions, and a sampler that found
-            # enough of them does not look again.
+            # KNOWN: a row that begins an episode inserts no transition, but may overwrite one. A
+            # sampler that once found enough transitions does not check again.
             return None
         chance = Expect("RateLimitTimeoutError")
         if claims and is_queue and not ring.drawable():
-            # A ring without transitions was filled, so only the table makes the draw wait.
+            # If the empty ring was once filled, only the table makes the draw wait.
             claims.loose, chance.perhaps = True, ("WaitTimeoutError",)
         if form_of(own.options, "WholeEpisodes") and not ring.drawable():
-            # Nor has it a whole episode.
+            # A ring without a whole episode raises another error.
             chance.perhaps = ("SampleError",)
     else:
         chance = chance_of_rows(world, own, size)
     fails = chance is not None and (chance.error or chance.perhaps)
     if world.appends_later() and (fails or not is_plain(own.options)):
-        # The append may go on, and bring what the draw lacks, or overwrite what it needs.
+        # The waiting append may go on: it may add what the draw lacks, or overwrite what it needs.
         return None
     return None if fails and limits and limits.keeps_refused() else chance
 
 
 def is_plain(options: Options) -> bool:
-    """Whether any transition may be drawn."""
+    """Whether options allow every transition to be drawn, in any order."""
     is_order = kind_of(options) not in ("uniform", "Recency", "Priority")
     return not (is_order or options.get("form") or options.get("boundary", "mask") != "mask")
 
 
 def chance_of_rows(world: World, own: Sampler, size: int) -> Expect | None:
-    """Say how a draw may end that the limiter lets through."""
+    """Return the expected outcome of a draw that the limiter allows."""
     ring, kind = world.rings[own.ring], kind_of(own.options)
     if claims := claims_of(ring, own):
         return chance_of_claims(world, own, claims, size)
@@ -264,7 +264,7 @@ def chance_of_rows(world: World, own: Sampler, size: int) -> Expect | None:
         return Expect("SampleError")
     if table and kind == "Priority":
         share = sum(table.powers[at] for at in found) / sum(table.powers[at] for at in kept)
-        # Transitions whose windows fit, and that have a small share, may not be found.
+        # A draw may not find eligible transitions that have a small share of all priorities.
         return Expect(perhaps=("SampleError",) if share < 0.02 else ())
     return Expect()
 
@@ -273,7 +273,7 @@ def chance_of_claims(world: World, own: Sampler, claims: Claims, size: int) -> E
     ring, asked = world.rings[own.ring], windows_of(own.options)
     some = bool(own.options.get("form")) or asked.boundary != "mask"
     if some or claims.loose:
-        # Which windows or episodes a pass leaves out is not followed.
+        # The model does not follow which transitions or episodes a pass leaves out.
         claims.loose = True
         if not claims.renewed:
             return Expect(perhaps=("WaitTimeoutError",))
@@ -283,7 +283,7 @@ def chance_of_claims(world: World, own: Sampler, claims: Claims, size: int) -> E
         return None if rows is None else Expect()
     if claims.renewed:
         return Expect("SampleError")
-    # A draw that fails keeps what it has claimed, which no other sampler then draws.
+    # A draw that times out keeps its claims, so that no other sampler draws these rows.
     others = [of for of in sharing(world, own.ring, own.options) if of is not own]
     return None if others else Expect("WaitTimeoutError")
 
@@ -294,7 +294,7 @@ def check_draw(world: World, own: Sampler, batch: Arrays, size: int) -> None:
     rank, learners = options.get("share", (0, 1))
     number, own.batches = rank + own.batches * learners, own.batches + 1
     if world.appends_later():
-        # The draw may have let an append go on, which may have come before it was read.
+        # The draw may have let a waiting append go on, before or after its rows were read.
         own.counted = False
         if claims:
             claims.loose = True
@@ -317,7 +317,7 @@ def check_draw(world: World, own: Sampler, batch: Arrays, size: int) -> None:
 
 
 def check_order(ring: Ring, options: Options, index: list[Index], *, oldest: bool) -> None:
-    """Check that the oldest or newest transitions come in order, the lanes in turn."""
+    """Check that the oldest or newest transitions of all lanes come in order."""
 
     def rank(at: Index) -> int:
         lane = ring.lanes[at[0]]
@@ -329,7 +329,7 @@ def check_order(ring: Ring, options: Options, index: list[Index], *, oldest: boo
 
 
 def check_strata(ring: Ring, options: Options, index: list[Index], number: int) -> None:
-    """Check that lanes are drawn in turn, where every lane with rows has transitions."""
+    """Check that lanes are drawn in turn, if every lane with rows has eligible transitions."""
     filled = [n for n, lane in enumerate(ring.lanes) if lane.head - lane.first > 1]
     lanes = {n for n, _ in eligible(ring, options)}
     if options.get("share") or lanes != set(filled):
@@ -341,7 +341,7 @@ def check_strata(ring: Ring, options: Options, index: list[Index], number: int) 
 def check_priorities(
     ring: Ring, own: Sampler, table: Priorities, batch: Arrays, index: list[Index], number: int
 ) -> None:
-    """Check weights of draws by priority, and the order of extremes."""
+    """Check weights of draws by priority, and the order of the largest or smallest."""
     select = own.options["select"]
     known = set(table.rows(ring.lanes))
     require([at for at in index if at not in known], [], "transitions without a priority")
@@ -379,7 +379,7 @@ def sample_once(world: World, step: Step, ring: Ring) -> Expect | None:
 
 
 def drawn(expected: Expect, ring: Ring, items: int, check: Callable[[Outcome], None]) -> Expect:
-    """Expect draws that are counted once they are over."""
+    """Let an expected outcome count its items as drawn."""
 
     def checked(outcome: Outcome) -> None:
         check(outcome)
@@ -390,7 +390,7 @@ def drawn(expected: Expect, ring: Ring, items: int, check: Callable[[Outcome], N
 
 
 def is_sure(world: World, own: Sampler, size: int, items: int) -> bool:
-    """Whether draws of a size, of so many items in all, succeed."""
+    """Whether draws of a size certainly succeed, with a total number of items."""
     ring = world.rings[own.ring]
     chance = chance_of(world, own, size)
     may = not ring.limits or ring.limits.may_sample(items, ring.lanes)
@@ -399,7 +399,7 @@ def is_sure(world: World, own: Sampler, size: int, items: int) -> bool:
 
 @takes("twin", on="s")
 def twin(world: World, step: Step, own: Sampler) -> Expect | None:
-    """Make a sampler of the state of another one: both draw the same next batch."""
+    """Make a sampler from the state of another one: both draw the same next batch."""
     ring, at, size = world.rings[own.ring], step.get("at", 0), step["batch"]
     if size < 1 or world.appends_later() or at not in ring.handles or at in world.pending:
         return None
@@ -423,7 +423,7 @@ def twin(world: World, step: Step, own: Sampler) -> Expect | None:
 
 @takes("shares", on="ring")
 def shares(world: World, step: Step, ring: Ring) -> Expect | None:
-    """Draw the batches of one seed by one learner, and by several that share them."""
+    """Draw the batches of one seed by one sampler, and by several that share them."""
     options, size = step["options"], step["batch"]
     if kind_of(options) in CLAIMS or world.appends_later() or refused(ring, options):
         return None
@@ -442,7 +442,7 @@ def shares(world: World, step: Step, ring: Ring) -> Expect | None:
 
 @takes("close_sampler", on="s")
 def close_sampler(world: World, step: Step, own: Sampler) -> Expect | None:
-    """Close a sampler. What it claimed and did not return goes back as far as it can."""
+    """Close a sampler, which gives back claimed rows that it has not returned, if it can."""
     claims = claims_of(world.rings[own.ring], own)
     if claims and own.holds:
         claims.loose = True
@@ -451,13 +451,13 @@ def close_sampler(world: World, step: Step, own: Sampler) -> Expect | None:
 
 
 def check_waited(world: World, own: Sampler, batch: Arrays, size: int) -> None:
-    """Check which transitions a draw got that waited, while more may have been appended."""
+    """Check the transitions of a draw that waited, while more may have been appended."""
     ring, index = world.rings[own.ring], pairs(batch["index"])
     require(len(index), size, "items of the batch")
     require([at for at in index if at[1] >= ring.lanes[at[0]].head - 1], [], "unknown transitions")
     own.counted, own.batches = False, own.batches + 1
     if claims := claims_of(ring, own):
-        # Rows that it got may have been overwritten since.
+        # Drawn rows may have been overwritten since.
         claims.loose = True
         if wrong := claims.hand_out(index, ring.lanes):
             raise MismatchError(wrong)

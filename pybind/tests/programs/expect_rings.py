@@ -24,7 +24,7 @@ def create(world: World, step: Step, _: None) -> Expect | None:
         if limits.min_size > lanes * (capacity - 1):
             return Expect("ArgumentError")
     private, policy = step.get("private", False), step.get("policy", "block")
-    # Memory of its own begins with 16 spare rows; shared memory has whole pages of them.
+    # First guess of the slots, which `slots_of` replaces by the number that the library reports.
     made = [Lane(capacity, capacity + 16 if private else 1 << 10) for _ in range(lanes)]
     ring = Ring(name, step["schema"], made, policy, limits, private)
     ring.handles = {step.get("by", 0)}
@@ -35,7 +35,7 @@ def create(world: World, step: Step, _: None) -> Expect | None:
 
 
 def slots_of(ring: Ring) -> Callable[[Outcome], None]:
-    """Take over how many rows the memory of a ring has room for."""
+    """Return a check that sets the model's slots of a lane to those of the library."""
 
     def check(outcome: Outcome) -> None:
         for lane in ring.lanes:
@@ -78,7 +78,7 @@ def drop_episode(world: World, step: Step, ring: Ring) -> Expect | None:
     episode = step.get("episode", oldest)
     if not oldest <= episode <= newest or (episode > oldest and not step.get("older")):
         return refused
-    # It has not ended, as far as anything that was published says.
+    # The newest episode has not ended.
     if episode == newest and not lane.rows[-1].flags & FINAL:
         return refused
     before = len(lane.transitions())
@@ -93,7 +93,7 @@ def resize(world: World, step: Step, ring: Ring) -> Expect | None:
     """Make a ring larger. Lanes with a writer follow at its next append."""
     capacity = -(-step["capacity"] // len(ring.lanes))
     if ring.limits and any(lane.head > lane.capacity for lane in ring.lanes):
-        # KNOWN: rows that had left come back, which the limits do not expect.
+        # KNOWN: rows beyond the old capacity become readable again, which the limiter ignores.
         return None
     if ring.private or ring.snapshot:
         return Expect("ArgumentError")
@@ -103,7 +103,7 @@ def resize(world: World, step: Step, ring: Ring) -> Expect | None:
         return Expect("ArgumentError")
     for table in ring.tables.values():
         if isinstance(table, Claims):
-            # Rows that had left come back, and are given out if they were not before.
+            # Rows beyond the old capacity become readable again, and claimable if not yet claimed.
             table.loose |= any(lane.head > lane.capacity for lane in ring.lanes)
     for lane in ring.lanes:
         if lane.capacity != capacity:
@@ -116,7 +116,7 @@ def resize(world: World, step: Step, ring: Ring) -> Expect | None:
 
 @takes("limiter", on="ring")
 def limiter(world: World, step: Step, ring: Ring) -> Expect | None:
-    """Change the limits of a ring, switch them, or count anew."""
+    """Change the limits of a ring, switch them on or off, or reset the counts."""
     limits = ring.limits
     if not limits or ring.snapshot:
         return None
@@ -141,7 +141,8 @@ def wait(world: World, step: Step, ring: Ring) -> Expect | None:
         if needed > sum((lane.grown or lane.capacity) - 1 for lane in ring.lanes):
             return Expect("ArgumentError")
         if needed > ring.most:
-            # KNOWN: while all lanes wait for their writers, a resize is not thought of.
+            # KNOWN: until the writers of all lanes follow a resize, a wait is refused by the old
+            # capacity.
             return Expect("WaitTimeoutError", perhaps=("ArgumentError",))
     return Expect(values={"have": have}) if have >= needed else Expect("WaitTimeoutError")
 
@@ -174,7 +175,7 @@ def lease(world: World, step: Step, ring: Ring) -> Expect | None:
     lane, start, length = ring.lanes[step["lane"]], step["start"], step["length"]
     most = lane.capacity if ring.snapshot else max(1, lane.capacity // 4)
     is_there = lane.first <= start <= start + length <= lane.head and 1 <= length <= most
-    # Private memory is not mirrored, so that rows of a lease cannot run over its end.
+    # Private memory is not mirrored, so that the rows of a lease cannot wrap around its end.
     runs_over = ring.private and start % lane.slots + length > lane.slots
     if not is_there or runs_over or (ring.policy == "overwrite" and not ring.snapshot):
         return Expect("LeaseError")
@@ -222,7 +223,7 @@ def load(world: World, step: Step, _: None) -> Expect | None:
     ring.snapshot, ring.handles, ring.restored = is_open, {step.get("by", 0)}, True
     for lane in ring.lanes:
         if lane.rows and lane.first == lane.head:
-            # KNOWN: a lane without readable rows begins to count its episodes anew.
+            # KNOWN: a lane that is loaded without readable rows starts to count episodes anew.
             lane.rows[-1] = lane.rows[-1]._replace(episode=0)
     ring.limits = None if is_open else ring.limits
     world.rings[step["ring"]] = ring
@@ -231,7 +232,7 @@ def load(world: World, step: Step, _: None) -> Expect | None:
 
 @takes("kill", on="")
 def kill(world: World, step: Step, _: None) -> Expect | None:
-    """Kill a process: its handles are gone, and what they knew."""
+    """Kill a process, which loses its handles and their state."""
     by = step["by"]
     world.pending.pop(by, None)
     for writer in world.writers.values():

@@ -1,4 +1,4 @@
-"""Expected outcomes of gathers, and of what learners attach to rows: priorities and values."""
+"""Expected outcomes of gathers, of updates of priorities, and of learned columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from world import Expect, Opened, Outcome, Ring, Sampler, Step, World, takes
 @takes("gather", on="ring")
 def gather(world: World, step: Step, ring: Ring) -> Expect | None:
     if ring.limits and not refused(ring, step.get("options", {})):
-        # KNOWN: a handle that gathers counts as a sampler that lives, though it draws nothing.
+        # KNOWN: to the limiter, a handle that gathers is a living sampler, though it draws nothing.
         ring.drawers.add(step.get("by", 0))
     return gathered(ring, step.get("options", {}), step)
 
@@ -32,7 +32,7 @@ def gathered(ring: Ring, options: Options, step: Step) -> Expect:
         return Expect("SampleError")
     errors = [error for error in (why_missing(ring, options, at) for at in index) if error]
     if missing == "error" and errors:
-        # The first one that is found is told; draws of rows that are gone and wrong are alike.
+        # The library reports one of the errors, not always that of the first index.
         return Expect(errors[0], perhaps=tuple(set(errors)))
     learned = ring.tables.get(options.get("learned", ""))
     known = learned if isinstance(learned, Learned) else None

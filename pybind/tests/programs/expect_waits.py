@@ -1,4 +1,4 @@
-"""Steps that wait in the second process while others are taken in the first."""
+"""Steps that wait in the second process while the first process takes others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from world import Expect, Outcome, Sampler, Step, World, Writer, require, takes
 
 @takes("later", on="")
 def later(world: World, step: Step, _: None) -> Expect | None:
-    """Begin a step that has to wait; it ends by itself when what it waits for is there."""
+    """Begin a step that has to wait; a later step of the other process ends the wait."""
     by, inner = step["by"], step["step"]
     if by == 0 or by in world.pending or inner.get("by") != by or not waits(world, inner):
         return None
@@ -60,7 +60,7 @@ def draw_waits(world: World, step: Step, own: Sampler) -> bool | None:
 
 
 def ended(world: World, by: int) -> Expect | None:
-    """Say what a step that waited must have led to, if it waits no more."""
+    """Return the expected outcome of a waiting step, or None while it still has to wait."""
     step = world.pending.get(by)
     if step is None or waits(world, step) is not False:
         return None

@@ -32,7 +32,7 @@ def writer(world: World, step: Step, ring: Ring) -> Expect | None:
 
 
 def refuse(world: World, own: Writer, error: str) -> Expect:
-    """Refuse a call of a writer."""
+    """Expect an error of a writer's call, after which its lanes may have followed a resize."""
     for number in own.lanes:
         world.rings[own.ring].lanes[number].may_follow = True
     return Expect(error, changed=own.ring)
@@ -43,7 +43,7 @@ def one_step(
 ) -> tuple[str | None, list[Index | None]]:
     """Append a step of all lanes. Return the error, or the indices of the rows."""
     ring = world.rings[own.ring]
-    # A reserved row was let through when it was reserved.
+    # The limiter has already allowed a reserved row.
     error = refusal(ring, own, given) or (
         None if in_place else held_back(world, ring, own, given.end)
     )
@@ -61,7 +61,7 @@ def one_step(
             after = given.final[place]
         acted = not in_place and bool(column(ring.schema, "reward", token))
         made = plan(lane, own.kept[place], own.mode, token, end, after, acted)
-        # The final observation of an end that was dropped ends nothing.
+        # After a dropped end, the append with the final observation is dropped too.
         plans.append(Plan([]) if own.orphans[place] else made)
     fits = [is_free(world, own, *each) for each in zip(own.lanes, plans, strict=True)]
     if not all(fits) and ring.policy == "fail":
@@ -73,7 +73,7 @@ def one_step(
 
 
 def refusal(ring: Ring, own: Writer, given: Given) -> str | None:
-    """Return the error of a step that cannot be stored, if it is one."""
+    """Return the error of a step that cannot be stored, or None."""
     has_obs, ends = bool(OBS[ring.schema]), any(given.end)
     if given.final and own.mode == NEXT_STEP and ends:
         return "AppendError"
@@ -85,7 +85,7 @@ def refusal(ring: Ring, own: Writer, given: Given) -> str | None:
 
 
 def held_back(world: World, ring: Ring, own: Writer, ends: list[int]) -> str | None:
-    """Return the error of an append that the limiter does not let through."""
+    """Return the error of an append that the limiter blocks, or None."""
     if not ring.limits:
         return None
     begun = any(ring.lanes[number].has_begun() for number in own.lanes)
@@ -178,15 +178,16 @@ def reserve(world: World, step: Step, own: Writer) -> Expect | None:
     if len(own.lanes) != 1:
         return refuse(world, own, "AppendError")
     lane, how = ring.lanes[own.lanes[0]], step["how"]
-    # Room is kept for rows that may not be needed, which no page says: not near a lease.
+    # `reserve` keeps room for rows that it may not need, which no page documents. So programs do
+    # not reserve rows near a lease.
     lease = world.lease_before(own.ring, own.lanes[0])
     if lease is not None and lane.head + 4 - lane.slots > lease:
         return None
     if step["end"] and own.mode != NEXT_STEP and not OBS[ring.schema]:
-        # KNOWN: the FINAL row has no room, and every 16th such row panics.
+        # Not covered: reserved rows that end an episode in a ring without observations.
         return None
     if how == "partly" and (lane.has_ended() or own.orphans[0]):
-        # Only the observations of a FINAL row count.
+        # A FINAL row needs no step columns, so the missing one is no error.
         return None
     lane.relocate()
     if blocked := held_back(world, ring, own, [0]):
@@ -199,7 +200,7 @@ def reserve(world: World, step: Step, own: Writer) -> Expect | None:
 
 
 def finish(world: World, own: Writer, chosen: list[bool]) -> str | None:
-    """Make the `next_obs` that wait the FINAL rows of their episodes. Return the error."""
+    """Publish the last `next_obs` of chosen lanes as FINAL rows. Return the error, or None."""
     ring, plans = world.rings[own.ring], dict[int, Plan]()
     for place, kept in enumerate(own.kept):
         if chosen[place] and kept and not kept.final:

@@ -1,7 +1,7 @@
 """Makes programs from seeds: steps that are legal by the model, and some that are not.
 
-A program is a dict of its seed, its number of processes, and its steps: dicts with `do`, the name
-of the step, and its arguments, as JSON has them. `columns.py` says what tokens stand for.
+A program is a dict of its seed, its number of processes, and its steps. A step is a dict of `do`,
+its name, and its arguments. All values are JSON. `columns.py` explains tokens.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from model import NEXT_STEP, Index
 from model_tables import Learned
 from world import Program, Ring, Step, World, Writer
 
-# Appends of a writer until the limiter holds it back.
+# Most appends by which `make_append_later` tries to reach the limit of a writer.
 MOST_APPENDS = 12
-# Never 1, which new rows have at first.
+# Priorities of updates: never 1, the first priority of new rows.
 PRIORITIES = (0.0, 0.25, 0.5, 2.0, 3.0, 7.0)
 
 
-# How often actions are taken.
+# Weights by which actions are chosen.
 # fmt: off
 OFTEN = {
     "create": 0.25, "attach": 4, "kill": 4, "clear": 0.7, "drop_episode": 1.5, "resize": 0.8,
@@ -76,7 +76,7 @@ class Maker(Dice):
         self.processes = processes
         self.world, self.steps = World(), list[Step]()
         self.token, self.names = 1, 0
-        # Whether a writer gives `next_obs`, and the token with which many steps go on.
+        # By writer: the probability of a `next_obs`, and the token with which an extend goes on.
         self.gives_next: dict[str, float] = {}
         self.resumes: dict[str, int] = {}
 
@@ -110,7 +110,7 @@ class Maker(Dice):
         return self.choice(list(kind.items())) if kind else None
 
     def some_index(self, ring: Ring, most: int, wrong: float) -> list[Index]:
-        """Choose transitions of a ring, and perhaps rows that are none."""
+        """Choose transitions of a ring, and perhaps rows that start no transition."""
         there, found = ring.drawable(), list[Index]()
         if there:
             found = [self.choice(there) for _ in range(self.randint(1, most))]
@@ -253,13 +253,13 @@ class Maker(Dice):
             self.add("append", **self.one_append(name, self.world.writers[name]))
 
     def one_append(self, name: str, own: Writer) -> Step:
-        """Return an append that goes on from what the writer knows, or does not."""
+        """Return an append, mostly with the observation of the `next_obs` before it."""
         dice, ring = self, self.world.rings[own.ring]
         has_obs, obs, ends = bool(OBS[ring.schema]), list[int](), list[int]()
         for number, kept in zip(own.lanes, own.kept, strict=True):
             goes_on = kept is not None and self.chance(0.05 if kept.final else 0.9)
             obs.append(kept.obs if kept and goes_on else self.tokens())
-            # The step after an end only resets, in most environments.
+            # A step after an end mostly ends no episode, as in next-step environments.
             resets = ring.lanes[number].has_ended() and self.chance(0.8)
             ends.append(dice.choice((1, 2, 3)) if self.chance(0.2) and not resets else 0)
         step: Step = {"w": name, "by": own.by, "obs": obs, "end": ends}
@@ -361,7 +361,7 @@ class Maker(Dice):
                 self.add("sample", into=self.choice((None, None, "again", "dict")), **given)
 
     def make_sweep(self) -> None:
-        """Draw all transitions that windows allow, in order, and perhaps one more."""
+        """Draw all eligible transitions in one batch, and perhaps one more than there are."""
         chosen = self.pick(self.world.rings)
         if not chosen:
             return
@@ -470,7 +470,7 @@ class Maker(Dice):
             self.add("later", by=1, step=inner | {"by": 1})
 
     def make_append_later(self) -> None:
-        """Append until the limiter holds the writer back, and once more."""
+        """Append until the limiter blocks the writer, and begin the append that waits."""
         limited = {key: ring for key, ring in self.second().items() if ring.limits}
         patient = {n: w for n, w in self.world.writers.items() if w.ring in limited and w.patient}
         if not patient:
@@ -486,7 +486,7 @@ class Maker(Dice):
             self.add("append", **step)
 
     def make_draw_later(self) -> None:
-        """Draw all new transitions, and more."""
+        """Draw all new transitions from a queue, and begin a draw that waits for more."""
         drawn = {own.ring for own in self.world.samplers.values()}
         rings = {k: ring for k, ring in self.second().items() if not ring.limits and k not in drawn}
         if not (chosen := self.pick(rings)):

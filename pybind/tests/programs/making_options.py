@@ -86,7 +86,7 @@ def window_options(dice: Dice, ring: Ring) -> Options:
 
 
 def sequence_options(dice: Dice, ring: Ring) -> Options:
-    """Return sequences, and what goes with them."""
+    """Return sequences and options that they allow, rarely others."""
     length = dice.choice((1, 2, 3, 3, 4, 5, 8))
     form: Options = {"kind": "Sequence", "length": length}
     form |= dice.maybe(0.8, stride=dice.randint(1, length + dice.chance(0.03)))
@@ -94,12 +94,12 @@ def sequence_options(dice: Dice, ring: Ring) -> Options:
     made: Options = {"form": form} | dice.maybe(0.3, copy=True)
     made |= dice.maybe(0.5, boundary=dice.choice(("reject", "clamp")))
     made |= dice.maybe(0.2, columns=dice.some(names_of(ring)))
-    # Hardly any window goes with them.
+    # Sequences refuse most options of windows.
     return made | dice.maybe(0.05, **window_options(dice, ring))
 
 
 def episode_options(dice: Dice, ring: Ring) -> Options:
-    """Return whole episodes, and what goes with them or does not."""
+    """Return whole episodes and options that they allow, rarely others."""
     form: Options = {"kind": "WholeEpisodes", "layout": dice.choice(("padded", "ragged"))}
     form |= dice.maybe(0.5, max_length=dice.randint(1, 6))
     made: Options = {"form": form} | dice.maybe(0.4, copy=True)
@@ -113,7 +113,7 @@ def hindsight_options(dice: Dice) -> Options:
 
 
 def select(dice: Dice, ring: Ring) -> Options:
-    """Return a selector. Others of the same kind may share its table, or cannot."""
+    """Return a selector. Some share a table with others, and some name one of other settings."""
     kind = dice.choice(SELECTORS.split())
     made: Options = {"kind": kind}
     if kind in ("Priority", "Largest", "Smallest"):
@@ -145,7 +145,7 @@ def sampler_options(dice: Dice, ring: Ring) -> Options:
     is_window, is_episode = kind is window_options, kind is episode_options
     made |= dice.maybe(0.75, select=select(dice, ring))
     if "form" in made and "alpha" in made.get("select", {}) and dice.chance(0.9):
-        # Tables of priorities have a stride.
+        # A table of priorities has one stride, so its name has the stride too.
         made["select"]["table"] += f"every{made['form'].get('stride', made['form'].get('length'))}"
     if ring.schema == "goals" and dice.chance(0.5 if is_window else 0.03):
         made = {name: made[name] for name in made if name not in ("columns", "n_step", "gamma")}

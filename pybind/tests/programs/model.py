@@ -1,7 +1,7 @@
-"""A plain model of a ring: lanes are lists of rows, and samplers see what the lists say.
+"""A plain model of a ring: lanes are lists of rows, and samplers read these lists.
 
-It follows section 4a of the design and knows nothing of the implementation. Observations and step
-columns are tokens (``columns.py``); 0 is all zeros.
+It shares no code with the library. Observations and step columns are tokens (``columns.py``); 0 is
+all zeros.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Row(NamedTuple):
 
     @property
     def step(self) -> int:
-        """Token of the step columns, which are zero in a FINAL row."""
+        """Token of the step columns: 0, for zeros, in a FINAL row."""
         return 0 if self.flags & FINAL else self.token
 
 
@@ -43,7 +43,7 @@ class Lane:
     held: bool = False
     # Capacity after a resize that the writer has not followed yet.
     grown: int | None = None
-    # A refused call of the writer may have followed it.
+    # A refused call of the writer may have followed the resize.
     may_follow: bool = False
     dropped: int = 0
     cuts: int = 0
@@ -83,7 +83,7 @@ class Lane:
         self.relocate()
 
     def relocate(self) -> None:
-        """Follow a resize."""
+        """Take on the capacity of a resize."""
         self.capacity, self.grown, self.may_follow = self.grown or self.capacity, None, False
 
     def starts(self, seq: int) -> bool:
@@ -103,11 +103,11 @@ class Lane:
         ]
 
     def before(self, seq: int, most: int) -> int:
-        """Count the transitions of the episode before one, as far as the ring has them."""
+        """Count readable transitions of the episode before one, up to `most`."""
         return min(self.rows[seq].t, seq - self.first, most)
 
     def after(self, seq: int, most: int) -> int:
-        """Count the transitions of the episode after one."""
+        """Count readable transitions of the episode after one, up to `most`."""
         count = 0
         while count < most and self.starts(seq + count + 1):
             if self.rows[seq + count + 1].episode != self.rows[seq].episode:
@@ -135,7 +135,7 @@ class Lane:
             row = self.rows[seq]
             if row.t > 0:
                 continue
-            # Behind a GAP it may continue an episode that was cut, unless the one before ended.
+            # A row after a GAP may continue a cut episode, unless the episode before it ended.
             if row.flags & GAP and not (
                 seq - 2 >= self.first
                 and self.rows[seq - 1].flags & FINAL
@@ -212,15 +212,15 @@ class Windows:
         return self.past + max(self.future, (self.n_step or 1) - 1) + 1
 
     def fits(self, lane: Lane, seq: int) -> bool:
-        """Whether the boundary lets a transition be seen."""
+        """Whether the boundary rule allows the window of a transition."""
         back = lane.before(seq, self.past - 1)
         if self.boundary == "reject":
             return back == self.past - 1 and self.is_whole(lane, seq)
-        # Overwritten rows cannot be repeated.
+        # `clamp` repeats the first row of an episode, which must be readable.
         return self.boundary == "mask" or back == self.past - 1 or lane.rows[seq - back].t == 0
 
     def is_whole(self, lane: Lane, seq: int) -> bool:
-        """Whether the episode has all transitions after one that are asked for."""
+        """Whether the episode has all transitions of the future window of one."""
         return lane.after(seq, self.future) == self.future
 
     def is_drawn(self, lane: Lane, seq: int) -> bool:
@@ -254,7 +254,7 @@ class Item:
 
 
 def item(lane: Lane, number: int, seq: int, asked: Windows, copy: bool) -> Item:
-    """Say what a batch shows of a transition."""
+    """Return what a batch shows of a transition."""
     back, ahead = lane.before(seq, asked.past - 1), lane.after(seq, asked.future)
     places = list(range(1 - asked.past, asked.future + 1))
     there = [-back <= place <= ahead for place in places]

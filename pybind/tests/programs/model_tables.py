@@ -1,4 +1,4 @@
-"""Plain models of what lies beside the rows of a ring: limits, priorities, claims, values."""
+"""Plain models of a ring's rate limiter and of its tables: priorities, claims, learned columns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from model import FINAL, Index, Lane
 
-# Powers of priorities are multiples of it.
+# Powers of priorities are multiples of this step.
 POWER = 2.0**-24
 
 
@@ -20,7 +20,7 @@ def drawable(lanes: list[Lane]) -> list[Index]:
 
 @dataclass
 class Limits:
-    """A rate limiter: it allows inserts and samples by their counts (design, section 4a 9)."""
+    """Rate limiter, which allows inserts and samples by their counts."""
 
     ratio: float
     min_size: int
@@ -35,7 +35,7 @@ class Limits:
     dropped_at: int = 0
 
     def change(self, given: dict[str, Any]) -> None:
-        """Put other limits into force; counts stay."""
+        """Set other limits, and keep the counts."""
         ratio = given.get("samples_per_insert")
         self.ratio, self.min_size = ratio or 1.0, given["min_size"]
         self.no_learner = given.get("no_learner", "wait")
@@ -57,14 +57,15 @@ class Limits:
         return not self.enabled or not self.is_large(lanes) or lead <= self.high
 
     def is_large(self, lanes: list[Lane]) -> bool:
-        """Whether the ring has transitions enough for a draw."""
+        """Whether the ring has enough transitions for a draw."""
         there = len(drawable(lanes))
         most = sum(lane.capacity - 1 for lane in lanes)
         if self.inserts >= self.dropped_at + most:
-            # It was filled since rows were last dropped, and may have room for fewer.
+            # The ring was filled since rows were last dropped. It may hold fewer than `min_size`,
+            # since FINAL rows take room.
             return there > 0
-        # KNOWN: rows that were dropped before they were counted as inserted count as deleted,
-        # also if they never are.
+        # KNOWN: rows that were dropped before they were counted as inserted count as deleted, even
+        # if they are never counted as inserted.
         return there >= self.min_size and self.inserts - self.deletes >= self.min_size
 
     def drops(self) -> tuple[int, int]:
@@ -72,14 +73,14 @@ class Limits:
         return self.deletes, self.dropped_at
 
     def keeps_refused(self) -> bool:
-        """Whether a refused draw leaves items counted, against the design."""
-        # KNOWN: it does after rows were dropped whose transition was completed later.
+        """Whether a refused draw leaves its items counted, which it should not."""
+        # KNOWN: it does if dropped rows were completed to transitions after the drop.
         dropped = min(self.deletes, self.inserts)
         return math.isfinite(self.high) and self.samples < int(dropped * self.ratio)
 
     def drop(self, lanes: list[Lane]) -> None:
-        """Count what was dropped as deleted, and the draws that it asked for as made."""
-        # KNOWN: a row counts that no next one can complete, as after a restart.
+        """Count dropped transitions as deleted, and the draws that they stood for as made."""
+        # KNOWN: this counts a newest row that no later row can complete, as after a restart.
         uncounted = sum(
             lane.held
             and lane.head > 0
@@ -101,17 +102,17 @@ class Limits:
 
 @dataclass
 class Priorities:
-    """A table of priorities: the power `(priority + eps) ** alpha` of each transition."""
+    """Table of priorities: the power `(priority + eps) ** alpha` of each transition."""
 
     alpha: float
     eps: float
-    # Newest rows of a lane that it covers.
+    # Number of newest rows of a lane that the table covers.
     lane_rows: int
     # Steps of an episode from one transition that has a priority to the next.
     stride: int = 1
     powers: dict[Index, float] = field(default_factory=dict)
     largest: float = 1.0
-    # Rows before these have left, by lane.
+    # First row, by lane, that has not left the table.
     left: dict[int, int] = field(default_factory=dict)
 
     def agrees(self, other: object) -> bool:
@@ -138,7 +139,7 @@ class Priorities:
         ]
 
     def update(self, given: list[tuple[Index, float]], lanes: list[Lane]) -> int:
-        """Set priorities; return how many were dropped."""
+        """Set priorities; return the number of indices without a priority."""
         self.enter(lanes)
         known = set(self.rows(lanes))
         for index, priority in given:
@@ -151,7 +152,7 @@ class Priorities:
 
 @dataclass
 class Claims:
-    """A table of claims: which transitions a pass still gives out."""
+    """Table of claims: the transitions that a pass still gives out."""
 
     renewed: bool
     times: int
@@ -175,7 +176,7 @@ class Claims:
         return mine == (other.renewed, other.times, other.shuffle, other.seed)
 
     def begin(self, lanes: list[Lane], need: int) -> bool | None:
-        """Begin the next round or pass. None: rows at which nothing starts decide it."""
+        """Begin the next round or pass. None: unknown, as rows that start no transition matter."""
         if not self.renewed and self.round + 1 < self.times and self.all:
             self.round, self.left = self.round + 1, list(self.all)
             return True
@@ -232,7 +233,7 @@ class Claims:
 
 @dataclass
 class Learned:
-    """A table of learned columns: the values that were set, by row."""
+    """Table of learned columns: the values that were set, by row."""
 
     columns: list[str]
     values: dict[Index, dict[str, int]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Counts the pairs of features that programs have: which of the surface they put together.
+"""Counts which pairs of API features occur together in programs.
 
 python pairs.py 2000      counts over 2,000 programs, and lists the pairs that none has
 """
@@ -13,7 +13,7 @@ from typing import Any
 from making import make
 from world import Program
 
-# Arguments whose values are features, and those that are ones by being there.
+# Arguments whose values are features, and arguments whose presence is a feature.
 VALUES = "schema policy op how mode missing into bad boundary kind layout strategy"
 GIVEN = "private limiter next final finals plain windows history future n_step copy columns form"
 GIVEN += " hindsight learned share transform patient older fails reuse first max_length stratified"

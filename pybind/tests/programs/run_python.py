@@ -16,7 +16,7 @@ from model_tables import Claims, Learned, Priorities
 from second_process import Peer, Peers
 from world import MismatchError, Outcome, Program, Ring, Step, World, require
 
-# A look at everything is slow: one follows each so many changes, and the last of all.
+# A full comparison of a ring is slow: it follows every fifth change, and ends a program.
 CHANGES_PER_LOOK = 5
 
 
@@ -26,7 +26,7 @@ class ProgramError(AssertionError):
     def __init__(self, program: Program, at: int, what: str) -> None:
         self.program = program
         step = program["steps"][at] if at < len(program["steps"]) else {"do": "end"}
-        # Step and first words of the difference: what a shorter program must fail by.
+        # Step and first words of the difference, by which a shrunk program fails alike.
         self.kind = f"{step['do']} {' '.join(what.split()[:2])}"
         super().__init__(f"step {at} {step}: {what}")
 
@@ -63,7 +63,7 @@ class Run:
         return {} if is_later else self.other().outcome()
 
     def twins(self, step: Step) -> Outcome:
-        """Draw from a sampler, and from one that is made of its state."""
+        """Draw from a sampler, and from one made from its state."""
         own = self.world.samplers[step["s"]]
         of_own = {"s": step["s"], "by": own.by, "batch": step["batch"]}
         said = self.act({"do": "state"} | of_own)
@@ -158,7 +158,7 @@ def run(program: Program, place: Path, peers: Peers) -> int:
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:
-        # A panic of the library is none of Exception.
+        # A panic of the library is no subclass of Exception.
         failure = error
     finally:
         left = this.close()

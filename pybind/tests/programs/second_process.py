@@ -1,4 +1,4 @@
-"""A second process for programs: it takes steps, and can be killed between two or while it waits.
+"""A second process for programs, which can be killed between two steps or while one waits.
 
 One process is started for a test session. It imports the library and waits; for each program it
 forks a child, which begins without any handle, as a new process would, in a millisecond.
@@ -114,7 +114,7 @@ def serve(connection: Connection, place: Path) -> None:
 
 
 if __name__ == "__main__":
-    # Imported before the forks, which then need not.
+    # Imported before the forks, so that no child imports it again.
     import calls
 
     with socket.socket(fileno=int(sys.argv[1])) as requests_of_tests:

@@ -1,8 +1,8 @@
-"""Shrinks a failing program to the shortest that still fails, and prints it as data.
+"""Shrinks a failing program to a short one that fails alike, and prints it as JSON.
 
 python shrink.py 17              the program of a seed
 python shrink.py 17 2            the same with two processes
-python shrink.py program.json    a program that was kept
+python shrink.py program.json    a program in a file
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from run_python import ProgramError, run, shared_place
 from second_process import Peers
 from world import Program, Step
 
-# Runs of a program that is shrunk.
+# Most runs while a program is shrunk.
 MOST_RUNS = 3_000
-# Arguments that a step may be without, and numbers that may be smaller.
+# Arguments that are removed, and numbers that are made smaller.
 OPTIONAL = "by plain next final finals how mode older episode replace into reuse windows limiter "
 OPTIONAL += "private policy patient bad fails missing rows seed transform share columns at"
 NUMBERS = ("steps", "batch", "count", "capacity", "lanes", "prefetch", "length", "world")
@@ -44,7 +44,7 @@ def shrink(program: Program, fails: Callable[[Program], bool]) -> Program:
                 steps, at = (shorter, at) if tried(shorter) else (steps, at + size)
             size //= 2
         for at in range(len(steps)):
-            # A simpler step is made simpler again.
+            # Repeats until no simpler step fails.
             while simpler := next(
                 (s for s in simpler_steps(steps[at]) if tried([*steps[:at], s, *steps[at + 1 :]])),
                 None,
@@ -54,7 +54,7 @@ def shrink(program: Program, fails: Callable[[Program], bool]) -> Program:
 
 
 def simpler_steps(step: Step) -> Iterator[Step]:
-    """Yield steps with an argument less, or a smaller one."""
+    """Yield steps with one argument fewer, or with a smaller one."""
     for name in set(step) & set(OPTIONAL.split()):
         yield {key: value for key, value in step.items() if key != name}
     for name in ("options", "limits", "limiter", "values"):
@@ -77,7 +77,7 @@ def simpler_steps(step: Step) -> Iterator[Step]:
 
 
 def explained(failure: ProgramError, place: Path, peers: Peers) -> str:
-    """Return the shortest program that fails like one, its seed and what differs."""
+    """Return a text of the shrunk program, its seed and the difference from the model."""
     last = failure
 
     def fails(program: Program) -> bool:
@@ -88,7 +88,7 @@ def explained(failure: ProgramError, place: Path, peers: Peers) -> str:
             last = again if again.kind == failure.kind else last
             return again.kind == failure.kind
         except Exception:
-            # An argument that the step needs.
+            # The step lacks an argument that it needs.
             return False
         return False
 

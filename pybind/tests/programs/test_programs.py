@@ -1,19 +1,21 @@
-"""Programs over the whole of replay against a plain model: half of fixed seeds, half of new ones.
+"""Random programs over the whole replay API, compared with a plain model.
 
 A program is data: steps that create, write, draw, gather, save, resize, fork and kill, made from a
-seed, for one process or two. Each step is taken by the model and by the library, and every row,
-batch, count and error class is compared. One that fails is shrunk and printed with its seed.
+seed, for one process or two. Half of the seeds are fixed, half are new in every run. Model and
+library take each step, and every row, batch, count and error class is compared. A program that
+fails is shrunk and printed with its seed.
 
 - `model.py`, `model_tables.py`: what rows, windows, limits, priorities and claims mean.
-- `columns.py`: what a token, which stands for a row's values, looks like in every column.
-- `expect_*.py`, `batches.py`: what each step must lead to in a `world.py`.
-- `making.py`, `making_options.py`: programs from seeds. `pairs.py` counts what they put together.
+- `columns.py`: the value of a token, which stands for a row, in every column.
+- `world.py`: the objects of a program. `expect_*.py`, `batches.py`: expected outcomes of steps.
+- `making.py`, `making_options.py`: programs from seeds. `pairs.py` counts pairs of features.
 - `calls.py`, `second_process.py`, `run_python.py`: steps as calls of Python, in two processes.
-- `shrink.py`: the shortest program that fails alike.
+- `shrink.py`: shrinks a failing program.
 
-`BACKCAST_PROGRAMS=100000 pytest pybind/tests/programs/test_programs.py -n 2` runs that number, at
-any budget, as `make storm` does. A comment `KNOWN` marks a rule that keeps programs away from a
-defect of the library. Remove it with the defect: some program then covers the case.
+`BACKCAST_PROGRAMS=100000 pytest pybind/tests/programs/test_programs.py -n 2` runs that number of
+programs, whatever `BACKCAST_BUDGET` is; `make storm` does so. A comment `KNOWN` marks a rule that
+keeps programs away from a defect of the library. Remove the rule with the defect: programs then
+cover the case.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from run_python import ProgramError, run
 from second_process import Peers
 from shrink import explained
 
-# Random rows do not look like those of an environment, and leases block writers on purpose.
+# Random rows may look as if another autoreset mode had written them, and leases block writers.
 pytestmark = [
     pytest.mark.filterwarnings("ignore::backcast.errors.WriterWarning"),
     pytest.mark.filterwarnings("ignore::backcast.errors.LeaseWarning"),

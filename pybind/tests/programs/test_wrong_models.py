@@ -1,4 +1,4 @@
-"""Programs find a model that is wrong in one rule, and a library whose results are off by one."""
+"""Programs detect a model that is wrong in one rule, and a library that returns a wrong value."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::backcast.errors.LeaseWarning"),
 ]
 
-# Programs among which one must fail.
+# Number of programs, of which at least one must fail.
 MOST = 150
 
 
@@ -45,7 +45,7 @@ def ends_without_cuts(lane: Lane, seq: int) -> bool:
 
 
 def shows_all(_asked: Windows, _lane: Lane, _seq: int) -> bool:
-    """Let every window be seen, whatever the boundary."""
+    """Allow every window, whatever the boundary rule."""
     return True
 
 
@@ -97,7 +97,7 @@ def peers() -> Iterator[Peers]:
 
 
 def found(place: Path, peers: Peers) -> str | None:
-    """Return how some program fails, or None if all pass."""
+    """Return the failure of the first program that fails, or None if all pass."""
     for seed in range(MOST):
         try:
             run(make(seed, processes=2 if seed % 4 == 0 else 1), place, peers)
@@ -116,7 +116,7 @@ def test_every_wrong_model_is_found(
 
 
 def changed(values: Tokens) -> Tokens:
-    """Return values of which the last one is another."""
+    """Return a copy of values whose last one is changed."""
     wrong = values.copy()
     if wrong.size:
         wrong.reshape(-1)[-1] = wrong.dtype.type(1) if not wrong.reshape(-1)[-1] else 0

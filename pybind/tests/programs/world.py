@@ -1,7 +1,7 @@
 """Objects that a program has made: rings, writers, samplers, tables, leases, with their processes.
 
-`World.take` says what a step must lead to, and makes it so in the model. A step that refers to
-something that is not there is left out, so that every part of a program is a program.
+`World.take` returns the expected outcome of a step, and updates the model. A step that refers to an
+object that does not exist is left out, so that every subset of a program's steps is a program.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from model import Index, Kept, Lane
 from model_tables import Claims, Learned, Limits, Priorities, drawable
 
-# A program: its seed, its number of processes and its steps, as JSON has them.
+# A program: its seed, its number of processes and its steps. All values are JSON.
 Program: TypeAlias = dict[str, Any]
 # A step: `do` names it, `by` is the process that takes it.
 Step: TypeAlias = dict[str, Any]
@@ -28,7 +28,7 @@ class MismatchError(AssertionError):
 
 
 def require(found: object, expected: object, what: str) -> None:
-    """Compare what the library said with the model."""
+    """Raise MismatchError if a result of the library differs from that of the model."""
     if found != expected:
         raise MismatchError(f"{what}: {found!r}, the model has {expected!r}")
 
@@ -39,19 +39,19 @@ class Expect:
 
     error: str | None = None
     values: dict[str, Any] = field(default_factory=dict)
-    # Looks at the outcome of a step without an error, and makes the model follow it.
+    # Checks the outcome of a step without an error, and updates the model by it.
     check: Callable[[Outcome], None] | None = None
-    # Takes the place of `check` where no outcome is known: when a program is made.
+    # Updates the model in place of `check` when a program is made, without an outcome.
     imagine: Callable[[], None] | None = None
     # Ring whose rows may have changed.
     changed: str | None = None
-    # Errors that are as right as none, where the model does not decide.
+    # Errors that are allowed too, where the model does not decide.
     perhaps: tuple[str, ...] = ()
 
     def compare(self, outcome: Outcome) -> None:
         """Compare the outcome with what was expected."""
         error, said = outcome.get("error"), outcome.get("message", "")
-        # One process writes or reads at a time.
+        # Processes take turns, so no writer can overwrite rows during a read.
         if "writers overwrite rows" in said:
             raise MismatchError(f"overtaken by a writer that does not write: {said}")
         if error in self.perhaps:
@@ -75,9 +75,9 @@ class Ring:
     limits: Limits | None = None
     private: bool = False
     snapshot: bool = False
-    # Loaded from a snapshot, or one that was opened.
+    # Whether the ring is a loaded or an opened snapshot.
     restored: bool = False
-    # Processes with a handle, and those that have drawn without a sampler.
+    # Processes that have a handle, and processes that have drawn without a sampler.
     handles: set[int] = field(default_factory=set)
     drawers: set[int] = field(default_factory=set)
     tables: dict[str, Table] = field(default_factory=dict)
@@ -103,7 +103,7 @@ class Ring:
         return at[0] < len(self.lanes) and at[1] < self.lanes[at[0]].head
 
     def copied(self) -> Ring:
-        """Return what a snapshot holds."""
+        """Return a copy of what a snapshot saves."""
         lanes = [
             Lane(lane.capacity, lane.slots, list(lane.rows), lane.first) for lane in self.lanes
         ]
@@ -120,11 +120,11 @@ class Writer:
     lanes: list[int]
     mode: str
     kept: list[Kept | None]
-    # The end of an episode was dropped, and so is the step after it.
+    # By lane: the end of an episode was dropped, so the step after it is dropped too.
     orphans: list[bool]
     written: int = 0
     dropped: int = 0
-    # It waits for the limiter, and is not asked where it would have to.
+    # The writer waits for the limiter. Steps that would wait are taken as `later` only.
     patient: bool = False
 
 
@@ -137,11 +137,11 @@ class Sampler:
     options: dict[str, Any]
     batches: int = 0
     sampled: int = 0
-    # Drops of rows when the limiter last let it draw.
+    # `Limits.drops()` at the last draw.
     sized_at: tuple[int, int] | None = None
-    # `Sampler.sampled` also counts gathered transitions, and a whole episode as one.
+    # Whether the model knows `Sampler.sampled`, which also counts gathered transitions.
     counted: bool = True
-    # Claimed rows may be held back for it.
+    # The sampler may hold claimed rows of a failed draw.
     holds: bool = False
 
 
@@ -178,7 +178,7 @@ class World:
     pending: dict[int, Step] = field(default_factory=dict)
 
     def take(self, step: Step) -> Expect | None:
-        """Say what a step must lead to. None: it cannot be taken here."""
+        """Return the expected outcome of a step. None: it cannot be taken here."""
         if step.get("by", 0) in self.pending and step["do"] != "kill":
             return None
         return HANDLERS[step["do"]](self, step)
@@ -199,11 +199,11 @@ class World:
         return min(starts, default=None)
 
     def appends_later(self) -> bool:
-        """Whether an append waits, which any draw may let go on."""
+        """Whether an append waits for the limiter, so that a draw may let it go on."""
         return any(step["do"] == "append" for step in self.pending.values())
 
     def has_sampler(self, ring: str) -> bool:
-        """Whether a sampler of a ring lives. Handles that have drawn have one."""
+        """Whether a ring has a living sampler. Handles that have drawn have an internal one."""
         drawn = bool(self.rings[ring].drawers)
         return drawn or any(own.ring == ring for own in self.samplers.values())
 
@@ -213,7 +213,7 @@ Handler = Callable[[World, Step, Any], Expect | None]
 
 
 def takes(*names: str, on: str) -> Callable[[Handler], Handler]:
-    """Register what says what steps lead to. ``on`` is the argument that names their object."""
+    """Register a function that returns expected outcomes; ``on`` names the object of its steps."""
 
     def register(handler: Handler) -> Handler:
         def taken(world: World, step: Step) -> Expect | None:

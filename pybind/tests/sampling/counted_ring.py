@@ -1,4 +1,4 @@
-"""A small ring whose observations count its rows, for the tests of sampling."""
+"""Small ring whose observations hold the number of their step, for the tests of sampling."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ COLUMNS = {"obs": {"x": ("f4", (3,)), "n": "i8"}, "action": "i4", "reward": "f4"
 
 
 def filled(steps: int = 200, ends: int = 17, capacity: int = 400) -> bc.ReplayBuffer:
-    """Write episodes of ``ends`` steps, terminated and truncated in turn."""
+    """Return a ring of episodes of ``ends`` steps, which end terminated and truncated in turn."""
     buf = bc.ReplayBuffer.create(None, COLUMNS, capacity=capacity)
     write(buf, steps, ends)
     return buf
 
 
 def write(buf: bc.ReplayBuffer, steps: int, ends: int = 17) -> None:
-    """Append steps; observation ``n`` counts them."""
+    """Append steps; the observation ``n`` is the number of the step, from 0."""
     with warnings.catch_warnings(), buf.writer(autoreset_mode="same_step") as writer:
-        # Observations count on over ends, which no environment's do.
+        # The first observation of an episode equals the final one of the episode before. A
+        # WriterWarning reports that as a sign of the wrong autoreset mode.
         warnings.simplefilter("ignore", bc.errors.WriterWarning)
         for step in range(steps):
             over, odd = step % ends == ends - 1, step // ends % 2 == 1

@@ -1,6 +1,6 @@
-"""A model of a ring: lists of whole episodes, and the arrays that a batch should hold of them.
+"""Reference model of a ring: lists of episodes, and the arrays that a batch should hold of them.
 
-Slow and obvious on purpose: it knows no slots, no flags and no windows, it only counts rows.
+Slow and simple on purpose: it has no slots and no row flags, and only counts rows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DTYPES = {"obs": "f4", "action": "i4", "reward": "f4", "terminated": "?", "trunc
 
 
 class Step(NamedTuple):
-    """One step: what its row holds."""
+    """Values of one step, as its row holds them."""
 
     obs: tuple[float, float]
     action: int
@@ -27,13 +27,13 @@ class Step(NamedTuple):
 
     @property
     def over(self) -> bool:
-        """Whether the episode ended with it."""
+        """Whether the step ends its episode."""
         return self.terminated or self.truncated
 
 
 @dataclass
 class Episode:
-    """Steps and, once it has ended, the final observation in one more row."""
+    """Steps of an episode and, once it has ended, the final observation, which has its own row."""
 
     first: int
     steps: list[Step] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Episode:
     broken: bool = False
 
     def awaits_last(self) -> bool:
-        """Whether it ended and the final observation is missing."""
+        """Whether the episode ended and its final observation is not written yet."""
         over = bool(self.steps) and self.steps[-1].over
         return over and self.last is None and not self.broken
 
@@ -59,7 +59,7 @@ class Lane:
     head: int = 0
 
     def step(self, step: Step) -> None:
-        """Write a step: it continues the episode, or begins the next one."""
+        """Write a step that continues the running episode, or begins the next one."""
         if not self.episodes or self.episodes[-1].last or self.episodes[-1].broken:
             self.episodes.append(Episode(self.head))
         self.episodes[-1].steps.append(step)
@@ -71,7 +71,7 @@ class Lane:
         self.head += 1
 
     def break_off(self) -> None:
-        """Let the writer die, or the environment be reset."""
+        """Cut the running episode, as the death of its writer or a manual reset does."""
         if self.episodes and not self.episodes[-1].last:
             self.episodes[-1].broken = True
 
@@ -98,13 +98,13 @@ class Windows:
 
     @property
     def rows(self) -> int:
-        """Rows that a window spans, the last successor included."""
+        """Rows that a window and its n-step return span, the last next observation included."""
         return self.past + max(self.future, (self.n_step or 1) - 1) + 1
 
 
 @dataclass(frozen=True)
 class Item:
-    """A transition and its neighbours."""
+    """A transition, and how many transitions of its window exist before and after it."""
 
     lane: int
     seq: int
@@ -117,12 +117,12 @@ class Item:
 
     @property
     def index(self) -> int:
-        """Lane and sequence number in one."""
+        """Lane and sequence number in one integer."""
         return self.lane << 48 | self.seq
 
 
 def items(lanes: list[Lane], windows: Windows) -> list[Item]:
-    """List every transition that the ring should hold, with how far its window reaches."""
+    """List every transition that the ring should hold, with the extent of its window."""
     found = []
     for number, lane in enumerate(lanes):
         oldest = max(0, lane.head - lane.capacity)
@@ -141,15 +141,15 @@ def items(lanes: list[Lane], windows: Windows) -> list[Item]:
 
 
 def is_drawn(item: Item, windows: Windows) -> bool:
-    """Whether the boundary lets it be drawn."""
+    """Whether the boundary rule lets samplers draw an item."""
     if windows.boundary == "reject":
         return (item.back, item.ahead) == (windows.past - 1, windows.future)
-    # What was overwritten is not repeated.
+    # `clamp` repeats the first observation of an episode, but none in place of an overwritten one.
     return windows.boundary == "mask" or item.back == min(item.at, windows.past - 1)
 
 
 def expected(item: Item, windows: Windows) -> dict[str, Any]:
-    """Fill the arrays of one item, by name."""
+    """Return the arrays that a batch should hold of one item, by name."""
     past, future = windows.past, windows.future
     arrays: dict[str, Any] = {}
 
@@ -173,7 +173,7 @@ def expected(item: Item, windows: Windows) -> dict[str, Any]:
     put("next_obs", now[1 : past + 1], now[past + 1 :])
     mask = np.array([k in steps for k in offsets])
     if windows.copy and windows.boundary != "clamp":
-        # Each array has zeros of its own where it is masked.
+        # `obs` and `next_obs` are separate copies, each zero where its own place is masked.
         for key in ("obs", "next_obs"):
             if windows.history:
                 arrays[key][~mask[:past]] = 0
@@ -200,7 +200,7 @@ def expected(item: Item, windows: Windows) -> dict[str, Any]:
 
 
 def frames(item: Item, offsets: range, windows: Windows) -> NDArray[np.float32]:
-    """Take the observations around a transition: of its window, and the one after it."""
+    """Return the observations at offsets from a transition; outside its window zero or clamped."""
     out = np.zeros((len(offsets), 2), "f4")
     observations = item.episode.observations()
     first, last = -item.back, item.ahead + 1

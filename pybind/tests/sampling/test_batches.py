@@ -1,4 +1,4 @@
-"""Batches drawn ahead by a thread."""
+"""Batches that a background thread draws ahead of the caller."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def threads() -> int:
     """Count the threads of this process that draw ahead."""
     count = 0
     for task in os.listdir("/proc/self/task"):
-        # A thread of somebody else's may end between the two.
+        # Another thread may end between the listing and the open.
         with suppress(FileNotFoundError), open(f"/proc/self/task/{task}/comm") as name:
             count += name.read().startswith("backcast-batche")
     return count
 
 
 def settles_at(count: int) -> bool:
-    """Whether so many threads draw ahead, at the latest once those have gone that were joined.
+    """Wait until ``count`` threads draw ahead, at most a minute, and return whether they do.
 
-    The kernel lets a thread be joined before it takes it off the list.
+    A thread that was joined may stay in the kernel's list for a moment.
     """
     deadline = time.monotonic() + WATCHDOG_S
     while threads() != count and time.monotonic() < deadline:
@@ -42,7 +42,7 @@ def settles_at(count: int) -> bool:
     return threads() == count
 
 
-# Since Python 3.12 os.fork warns where threads run, which is what is tried here.
+# Since Python 3.12 `os.fork` warns if other threads run. These tests fork beside threads.
 FORKS_BESIDE_THREADS = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 SETTINGS: dict[str, Any] = {"history": 4, "future": 1, "n_step": 3, "gamma": 0.9}
 
@@ -233,10 +233,10 @@ def test_children_forked_at_any_moment_neither_hang_nor_hand_memory_back() -> No
         if child == 0:
             status = 1
             try:
-                # In the child's memory they go back to its copy of the pool, or are freed.
+                # The child returns the arrays to its own copy of the array pool, or frees them.
                 del batch, batches, sampler
                 gc.collect()
-                # The thread that fills the parent's arrays was not forked along.
+                # The thread that fills the arrays runs in the parent only.
                 np.testing.assert_array_equal(view, expected["obs"]["x"][5])
                 filled().sampler(seed=3).sample(256)
                 status = 0
@@ -260,7 +260,7 @@ def test_an_exception_in_the_loop_ends_the_thread_with_the_iterator() -> None:
 
     with pytest.raises(ZeroDivisionError):
         learn()
-    # The traceback that pytest kept has let go of the iterator by now.
+    # The traceback of the exception no longer refers to the iterator here.
     gc.collect()
     assert settles_at(0)
     assert_equal(sampler.sample(8), plain.sample(8))
@@ -302,7 +302,7 @@ def test_batches_outlive_their_iterator_sampler_and_ring() -> None:
     numbers = last.copy()
     del kept, batches, sampler, buf
     gc.collect()
-    # Were their memory anybody else's, these would be written over it.
+    # If the memory of the kept arrays had been freed, these draws could overwrite it.
     other = filled(steps=390, ends=5).sampler(seed=1, history=4)
     drawn = [other.sample(64) for _ in range(6)]
     assert drawn

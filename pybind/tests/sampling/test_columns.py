@@ -1,4 +1,4 @@
-"""Windows by column, and returns that a column discounts."""
+"""Windows by column, and n-step returns whose discounts come from a column."""
 
 import json
 from typing import Any, Literal
@@ -18,7 +18,7 @@ COLUMNS = {
 
 @pytest.fixture
 def buf() -> bc.ReplayBuffer:
-    """Make a ring of episodes of seven steps, whose numbers count the rows."""
+    """Make a ring of episodes of seven steps, whose values are the number of the step."""
     buf = bc.ReplayBuffer.create(None, COLUMNS, capacity=200)
     with buf.writer() as writer:
         for t in range(100):

@@ -1,6 +1,6 @@
-"""Where an episode, a lane or the memory ends: what other buffers got wrong there, from Python.
+"""Draws at the end of an episode, a lane or the ring: cases that other buffers got wrong.
 
-The same names as in Rust, where `tests/tests/sampling/` has them.
+Most of them have the same names in the Rust tests, in `core/tests/it/sampling/`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-# Random rows do not look like those of an environment.
+# Synthetic rows may look as if another autoreset mode had written them.
 pytestmark = pytest.mark.filterwarnings("ignore::backcast.errors.WriterWarning")
 
 GOES, TERMINATES, TRUNCATES = (False, False), (True, False), (False, True)
@@ -22,7 +22,7 @@ COLUMNS = {"obs": "f8", "reward": "f8"}
 
 
 class Actor:
-    """Writes steps whose observations count 1, 2, 3, final ones included; rewards are tenths."""
+    """Writer whose observations count 1, 2, 3, final ones included; rewards are a tenth of them."""
 
     def __init__(self, buf: bc.ReplayBuffer, writer: bc.Writer) -> None:
         self.buf, self.writer, self.count = buf, writer, 0
@@ -40,7 +40,7 @@ class Actor:
         self.count += any(end)
 
     def episode(self, steps: int, end: tuple[bool, bool] = GOES) -> None:
-        """Write an episode, without an end if it is running."""
+        """Write steps of an episode, of which the last ends it as `end` says."""
         for _ in range(steps - 1):
             self.step()
         self.step(end)
@@ -148,7 +148,8 @@ def test_frame_stacks_never_begin_in_the_middle_of_an_episode() -> None:
             sampler.gather([12])
         a.episode(2, TERMINATES)
         a.episode(12)
-        # Rows 25 to 31 of the first one are left, and a second one from row 33 on.
+        # Rows 25 to 31 of the first episode and its FINAL row 32 are left. The second one begins
+        # at row 33.
         drawn = sampler.sample(300)
         assert sorted(set(drawn.index.tolist())) == [*range(28, 32), *range(33, 44)]
         frames = drawn.index[:, None] + 1 + np.arange(-3, 1)
@@ -242,5 +243,5 @@ def test_returns_stay_in_their_episode_after_the_ring_has_wrapped() -> None:
             after = batch["n_next_obs"].tolist()
             done = np.array([ends.get(int(obs), False) for obs in after])
             same(batch["n_discount"], np.where(done, 0, 0.5**used))
-            # A return shorter than asked for ends where its episode does.
+            # A return of fewer than `n_step` rewards ends with its episode.
             assert all(int(obs) in ends for obs, k in zip(after, used, strict=True) if k < 3)

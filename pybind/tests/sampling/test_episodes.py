@@ -21,7 +21,7 @@ FIXED = bc.WholeEpisodes("padded", max_length=ENDS)
 
 
 def uneven(capacity: int = 2_000, episodes: int = 24) -> bc.ReplayBuffer:
-    """Write episodes of 1, 2, 3, ... transitions; ``reward`` counts all of them."""
+    """Return a ring of episodes of 1, 2, 3, ... transitions; ``reward`` numbers all transitions."""
     buf = bc.ReplayBuffer.create(None, {"obs": "f4", "reward": "f8"}, capacity=capacity)
     step = 0
     with buf.writer() as writer:
@@ -88,7 +88,7 @@ def test_ragged_episodes_are_the_same_ones_in_a_row() -> None:
     for key in ("obs", "next_obs", "reward", "terminated", "truncated"):
         np.testing.assert_array_equal(ragged[key], padded[key][padded.mask], err_msg=key)
     np.testing.assert_array_equal(ragged.index[offsets[:-1]], padded.index)
-    ragged["obs"][:] = 0  # arrays of their own
+    ragged["obs"][:] = 0  # writable: `obs` and `next_obs` share no memory
 
 
 def test_every_episode_is_drawn_alike_and_transitions_are_not() -> None:
@@ -102,7 +102,7 @@ def test_every_episode_is_drawn_alike_and_transitions_are_not() -> None:
     for seed in range(4):
         drawn = buf.sampler(seed=seed, form=bc.WholeEpisodes("padded")).sample(4_800)["length"]
         assert chi_square(drawn) < 70
-    # The mutant: the episodes of uniform transitions, where long ones are drawn more often.
+    # Control: draws of single transitions find long episodes more often, and the test detects it.
     rewards = buf.sampler(seed=1).sample(4_800)["reward"]
     lengths = np.searchsorted(first_reward(np.arange(1, 26)), rewards, side="right")
     assert chi_square(lengths) > 700
@@ -147,7 +147,7 @@ def test_fixed_memory_is_filled_again_and_drawn_ahead() -> None:
     for call in (lambda: varying.sample(6, out=out), lambda: varying.batches(6)):
         with pytest.raises(SampleError, match=r'WholeEpisodes\(.*"padded".*\bmax_length\b'):
             call()
-    varying.sample(6)  # still here
+    varying.sample(6)  # the refused calls left the sampler usable
 
 
 def test_columns_copies_transforms_and_states() -> None:
@@ -266,7 +266,8 @@ def test_an_episode_whose_writer_went_away_is_never_drawn() -> None:
                 )
             writer.append(obs=0, reward=100, terminated=False, truncated=False)
     lengths = buf.sampler(seed=1, form=bc.WholeEpisodes("padded")).sample(200)
-    # Each later life begins after the GAP of one that did not end.
+    # The first row of each later writer is a GAP after an episode that did not end, so that the
+    # episode there may be the rest of a cut one.
     assert set(lengths["reward"][lengths.mask]) == {0}
     tidy = bc.ReplayBuffer.create(None, {"obs": "f4", "reward": "f8"}, capacity=500)
     for life in range(6):

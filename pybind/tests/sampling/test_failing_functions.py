@@ -1,4 +1,4 @@
-"""Exceptions in functions of the caller: the batch is drawn again, and no row is lost."""
+"""Exceptions in the caller's functions: the next call draws the batch again, and no row is lost."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def ring(limiter: bc.RateLimiter | None = None) -> bc.ReplayBuffer:
 
 
 class Failing:
-    """A transform that changes the batch, and then fails in its second, third and sixth call."""
+    """Transform that changes the batch, and then fails in its second, third and sixth call."""
 
     def __init__(self, fail: Callable[[], Any]) -> None:
         self.calls = 0
@@ -138,7 +138,7 @@ def test_a_limit_counts_the_batches_that_were_returned(way: str) -> None:
     buf = ring()
     with buf.sampler(seed=7) as plain:
         expected = [plain.sample(BATCH).index for _ in range(4)]
-    # Batch 1 fails twice, and batch 3, the last one, once.
+    # Counted from 0, batch 1 fails twice, and batch 3, the last one, fails once.
     next_batch, _ = draws(buf.sampler(seed=7, transform=Failing(wrong)), way, limit=4)
     got = [found[0] for found in indices(next_batch) if found is not None]
     np.testing.assert_array_equal(got, expected)

@@ -14,7 +14,7 @@ COLUMNS = {"obs": {"x": "f4", "image": ("u1", (2, 2))}, "action": "i4"}
 
 @pytest.fixture
 def buf() -> Iterator[bc.ReplayBuffer]:
-    """Rows 30 to 49 of 50, whose observations are 1 to 50."""
+    """Give an empty ring of 20 transitions; after `fill` it holds rows 30 to 49."""
     with bc.ReplayBuffer.create(None, COLUMNS, capacity=20) as made:
         yield made
 

@@ -15,7 +15,7 @@ LENGTHS = [3, 7, 1, 12]
 
 
 def ring(capacity: int = 1_000, lengths: list[int] | None = None) -> bc.ReplayBuffer:
-    """Return a ring whose achieved goals are the number of their row; desired ones are negative."""
+    """Return a ring whose achieved goals hold their row's number; desired goals are negative."""
     columns = {"obs": GOAL, "action": "i4", "reward": "f4"}
     buf = bc.ReplayBuffer.create(None, columns, capacity=capacity)
     row = 0

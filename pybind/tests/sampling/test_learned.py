@@ -1,4 +1,4 @@
-"""Learned columns: values that learners of any process attach to rows."""
+"""Learned columns: values that learners in any process attach to rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STEP = {"reward": 1.0, "terminated": False, "truncated": False}
 
 
 def fill(buf: bc.ReplayBuffer, steps: int, start: int = 0) -> None:
-    """Append steps of one lane, numbered by their observation."""
+    """Append steps to one lane; the observation of each is its number."""
     with buf.writer() as writer:
         for t in range(start, start + steps):
             writer.append(obs=t, **STEP)
@@ -182,7 +182,7 @@ def test_two_processes_set_values_at_once(place: Path, start: Callable[..., Chil
     index = np.arange(900)
     runs = True
     while runs:
-        # The other process may have ended before the first turn here.
+        # The other process may have ended before the first iteration.
         runs = first.poll() is None
         table.update_values(index, b=index)
         batch = sampler.sample(256)

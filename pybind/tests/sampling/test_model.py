@@ -1,4 +1,4 @@
-"""Batches against a model that keeps whole episodes, element by element."""
+"""Batches, compared element by element with a model that keeps every episode."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from episodes import COLUMNS, Item, Lane, Step, Windows, expected, is_drawn, ite
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-# Random rows do not look like those of an environment.
+# Random rows may look as if another autoreset mode had written them.
 pytestmark = pytest.mark.filterwarnings("ignore::backcast.errors.WriterWarning")
 
-# How a step ends, lane by lane; None lets the writer die between two rows.
+# How a step of one lane ends its episode.
 GOES, TERMINATES, TRUNCATES, BOTH = range(4)
 ENDS = st.sampled_from([GOES] * 6 + [TERMINATES, TERMINATES, TRUNCATES, BOTH])
 REWARDS = st.floats(-8, 8, width=32)
@@ -47,7 +47,7 @@ class Play:
         self.writer = self.buf.writer(lanes=lanes, autoreset_mode=mode)  # type: ignore[arg-type]
 
     def obs(self) -> tuple[float, float]:
-        """Make an observation that no other row has."""
+        """Return an observation that no other row has."""
         self.count += 1
         return float(self.count), -float(self.count)
 
@@ -84,7 +84,7 @@ class Play:
         assert len(at) == len(self.lanes)
 
     def die(self) -> None:
-        """Let the writer go, and another one take over."""
+        """Close the writer, and open another one for the same lanes."""
         self.writer.close()
         for lane in self.lanes:
             lane.break_off()
@@ -103,7 +103,7 @@ def compare(batch: dict[str, Any], drawn: list[Item], asked: Windows) -> None:
 
 
 def check(play: Play, asked: Windows) -> None:
-    """Compare all that samplers show with the model."""
+    """Compare gathered, drawn and prefetched batches with the model."""
     every = items(play.lanes, asked)
     assert len(play.buf) == len(every)
     arguments: dict[str, Any] = dict(vars(asked), seed=3)
@@ -142,7 +142,7 @@ def check(play: Play, asked: Windows) -> None:
     lanes=st.integers(1, 3),
     capacity=st.integers(2, 24),
     mode=st.sampled_from(MODES),
-    # None: the writer dies.
+    # None stands for a writer that dies.
     steps=st.lists(
         st.none() | st.tuples(st.lists(ENDS, min_size=3, max_size=3), REWARDS), max_size=60
     ),
@@ -168,8 +168,8 @@ def test_a_batch_holds_exactly_what_the_episodes_say(
 
 
 def test_the_model_knows_cuts_wraps_and_ends() -> None:
-    # Rows 0 to 4 and final 5, 6 to 10 and 11, 12 to 16 and 17; 18 and 19, broken off; 20 to 22
-    # and final 23.
+    # Episodes of rows 0 to 4 with FINAL row 5, 6 to 10 with 11, and 12 to 16 with 17; the cut
+    # episode of rows 18 and 19; rows 20 to 22 with FINAL row 23.
     play = Play(1, 6, "same_step")
     for number in range(20):
         if number == 17:

@@ -1,4 +1,4 @@
-"""An index that was cut to fewer than 64 bits names rows of lane 0: every taker refuses it."""
+"""Indices of fewer than 64 bits may have lost their lane; every call refuses them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Call = Callable[[Any], Any]
 
 
 class Foreign:
-    """An array of another library, which NumPy converts."""
+    """Array of another library, which NumPy converts."""
 
     def __init__(self, values: object) -> None:
         self.values = np.asarray(values)
@@ -31,7 +31,10 @@ class Foreign:
 
 @pytest.fixture
 def buf() -> Iterator[bc.ReplayBuffer]:
-    """Two lanes of 40 rows: the reward is the lane, and the rows of lane 1 fit into 32 bits."""
+    """Give a ring of two lanes of 40 rows. Their reward is the number of the lane.
+
+    An index of lane 1 cut to 32 bits is the index of a row of lane 0.
+    """
     with bc.ReplayBuffer.create(None, {"obs": "f4", "reward": "f4"}, capacity=200, lanes=2) as buf:
         with buf.writer(lanes=2, autoreset_mode="disabled") as writer:
             for t in range(40):
@@ -130,7 +133,8 @@ def test_a_mask_is_told_to_select_indices(buf: bc.ReplayBuffer) -> None:
 
 
 def test_numbers_of_transitions_are_no_indices_of_rows(buf: bc.ReplayBuffer) -> None:
-    # They count from 0 without gaps, so they fit into any type that holds the ring's length.
+    # Positions in the transition order count from 0 without gaps, so any integer type that holds
+    # the number of transitions is wide enough.
     order = buf.transitions()
     at = order.index_at(np.arange(len(order), dtype="u1"))
     np.testing.assert_array_equal(order.position_of(at), np.arange(len(order)))

@@ -1,4 +1,4 @@
-"""Batches that are filled again, and memory that is used again."""
+"""Draws into the memory of an earlier batch or of the caller, and reuse of dropped arrays."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_batch_of_a_closed_sampler_is_filled_by_an_open_one() -> None:
 
 
 def own(buf: bc.ReplayBuffer, size: int, **settings: Any) -> dict[str, Any]:  # noqa: ANN401
-    """Make arrays of the caller's own, full of something else, like those of a batch."""
+    """Return arrays that the caller owns, shaped like those of a batch and filled with ones."""
 
     def like(values: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -161,7 +161,7 @@ def _set(name: str, value: object) -> Callable[[bc.Batch], None]:
 def _reshape(batch: bc.Batch) -> None:
     batch["obs"]["x"] = batch["obs"]["x"]
     with warnings.catch_warnings():
-        # What NumPy would rather have done with reshape().
+        # NumPy deprecates assignments to `shape` in favour of `reshape`.
         warnings.simplefilter("ignore", DeprecationWarning)
         batch["obs"]["x"].shape = (*batch["obs"]["x"].shape[:-1], 1, 3)
 
@@ -239,7 +239,7 @@ def test_arrays_that_share_memory_are_refused() -> None:
     out["obs"]["x"] = out["next_obs"]["x"]
     with pytest.raises(bc.errors.SampleError, match="next_obs/x"):
         buf.sampler(seed=1).sample(8, out=out)
-    # Nothing stays reserved after a refusal.
+    # The refused call leaves no array marked as in use.
     out["obs"]["x"] = out["next_obs"]["x"].copy()
     buf.sampler(seed=1).sample(8, out=out)
 
@@ -257,7 +257,7 @@ def test_a_batch_pickles_and_copies_as_its_arrays() -> None:
         assert type(other) is bc.Batch
         assert_equal(other, batch)
         with pytest.raises(bc.errors.SampleError, match="copy=True"):
-            sampler.sample(8, out=other)  # it has arrays, and no memory of a sampler's
+            sampler.sample(8, out=other)  # a copy has separate arrays, and not a sampler's arena
 
 
 def test_memory_of_a_dropped_batch_is_used_again_and_held_memory_is_not() -> None:
@@ -316,7 +316,7 @@ def test_threads_that_share_a_batch_are_refused_or_take_turns() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    # Whoever was last filled all of it.
+    # The thread that filled the batch last filled all of it.
     np.testing.assert_array_equal(out["action"], out["obs"]["n"])
     buf.sampler(seed=1).sample(2_000, out=out)
 

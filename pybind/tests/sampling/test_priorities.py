@@ -16,7 +16,7 @@ import pytest
 
 @pytest.fixture
 def buf() -> bc.ReplayBuffer:
-    """Make a ring of 200 transitions without an end."""
+    """Make a ring of 200 transitions of one episode that has not ended."""
     buf = bc.ReplayBuffer.create(None, {"obs": "f4", "reward": "f4"}, capacity=1_000)
     with buf.writer() as writer:
         for t in range(201):
@@ -32,7 +32,7 @@ def test_rows_are_drawn_by_priority_and_weighed(buf: bc.ReplayBuffer) -> None:
     assert batch["weight"].dtype == np.float32
     assert batch["weight"].shape == (100_000,)
     small = batch["obs"] >= 100
-    # Three of four: the bound is four standard deviations.
+    # Expected share 1/4; the bound is four standard deviations.
     assert abs(small.mean() - 0.25) < 4 * np.sqrt(0.25 * 0.75 / 100_000)
     assert (batch["weight"][small] == 1).all()
     assert np.allclose(batch["weight"][~small], 1 / 3)
@@ -156,7 +156,7 @@ def test_a_state_asks_for_the_function_of_beta_again(buf: bc.ReplayBuffer) -> No
     named = buf.sampler(state=state, select=select).gather(index)["weight"]
     power = (1.0 + index + 1e-6) ** 0.6
     assert np.allclose(named, (power.min() / power) ** rising(3), atol=1e-5)
-    # The state of a number or a pair has it.
+    # A state holds a `beta` that is a number or a pair, so `select` beside it is refused.
     for beta in (0.5, (0.4, 10)):
         plain = buf.sampler(seed=4, select=bc.Priority(alpha=0.6, beta=beta)).state()
         with pytest.raises(bc.errors.SampleError, match=r"\bstate\b"):
@@ -315,7 +315,7 @@ def test_statistics_are_those_of_the_drawn_rows_and_of_the_priorities(
     for found in priorities["histogram"]:
         within = (values >= found["from"]) & (values < 2 * found["from"])
         assert found["rows"] == np.count_nonzero(within)
-    # Counts go on while a thread draws ahead. Other selectors have ages alone.
+    # Statistics can be read while a thread draws ahead. Other selectors have no `priorities`.
     batches = sampler.batches(64)
     next(batches)
     assert sampler.stats()["priorities"]["rows"] == 200

@@ -1,8 +1,9 @@
-"""Keys that batches have are no names of columns, and older rings that have them stay readable.
+"""Names of batch keys are refused as column names; older rings with such columns stay readable.
 
-``tests/golden/names`` holds a ring that a version wrote before seven of the names were reserved:
-observations with goals, rewards, and each of those names as an int32 column, whose value is the
-step and a hundred times the place in ``LATER``. Twelve steps make three episodes.
+``tests/golden/names`` holds a ring that an earlier version wrote, before the seven names in
+``LATER`` were reserved. It has observations with goals, rewards, and an int32 column of each of
+these names, whose value is the step plus a hundred times the place in ``LATER``. Twelve steps make
+three episodes.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ def test_every_key_of_a_batch_is_a_column_or_on_the_list(form: str) -> None:
 
 @pytest.fixture(params=["load", "open_snapshot", "import"])
 def older(request: pytest.FixtureRequest, place: Path, tmp_path: Path) -> Iterator[bc.ReplayBuffer]:
-    """Read the kept ring in every way in which a ring comes back from a file."""
+    """Read the golden ring in every way in which a ring is read from a file."""
     store = tmp_path / "store"
     shutil.copytree(KEPT / "store", store)
     ways: dict[str, Callable[[], bc.ReplayBuffer]] = {

@@ -1,4 +1,4 @@
-"""Returns over windows, against their definitions in NumPy over the rows that were written."""
+"""Returns over windows and whole episodes, compared with their definitions in plain Python."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_returns_over_drawn_windows_are_those_of_their_definitions(
         rows: list[Any] = [
             array[item, at] for array in (joined("reward"), values, next_values, terminated)
         ]
-        # Sums in float64, whatever the columns hold.
+        # The reference sums in float64, whatever the dtype of the columns.
         exact = [row if row.dtype == bool else row.astype("f8") for row in rows]
         rewards, before, after, terminal = exact
         weights = discounts[item, at].astype("f8")
@@ -196,7 +196,7 @@ def test_returns_of_ragged_episodes_are_those_of_padded_ones(
     sums = returns_of.discounted(padded, gamma=gamma)[mask]
     np.testing.assert_array_equal(returns_of.discounted(ragged, gamma=gamma), sums)
     assert not np.array_equal(sums, ragged["reward"])
-    # The last transition of an episode ends its trace whatever the flags of the batch say.
+    # A ragged episode ends at its last transition, whatever the flags of the batch say.
     ragged["truncated"][:] = False
     np.testing.assert_array_equal(returns_of.discounted(ragged, gamma=gamma), sums)
     with pytest.raises(bc.errors.SampleError, match=r"\bnext_values\b.*\b64\b.*\b7\b"):
@@ -210,7 +210,7 @@ def test_a_column_named_offsets_does_not_make_a_batch_ragged() -> None:
             writer.append(step=step, reward=1, terminated=False, truncated=False)
     for settings in ({}, {"history": 4}, {"future": 3}):
         batch = buf.sampler(seed=1, **settings).sample(8)  # type: ignore[arg-type]
-        # Rings of earlier versions may have a column of this name.
+        # Rings of earlier versions may have a column named `offsets`.
         batch["offsets"] = batch.pop("step")
         steps = settings.get("history", 1) + settings.get("future", 0)
         assert returns_of.discounted(batch, gamma=0.9).shape == (8, steps)

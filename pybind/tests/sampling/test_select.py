@@ -18,7 +18,7 @@ from counted_ring import filled
 from facts import missing
 
 ANY: Any = bc
-"""The package, for calls that no type checker accepts."""
+"""The package typed as `Any`, for calls that type checkers refuse."""
 
 UNEXPECTED = Path(__file__).parents[2] / "src" / "argument" / "unexpected.rs"
 
@@ -51,12 +51,12 @@ FORMS = [
 
 
 def name_of(option: object) -> str:
-    """Return a name for a test, without addresses."""
+    """Return a test id without memory addresses."""
     return option if isinstance(option, str) else type(option).__name__
 
 
 class Odd:
-    """An object that no option accepts."""
+    """Object that no option accepts."""
 
     def __repr__(self) -> str:
         return "ODD"
@@ -174,9 +174,9 @@ FIELDS = [
 @pytest.mark.parametrize(("option", "field"), FIELDS)
 def test_a_field_of_another_type_is_named_with_what_to_give(option: Any, field: str) -> None:  # noqa: ANN401
     values: list[Any] = [Odd(), b"x", {}]
-    # A bool is no number.
+    # A bool is not accepted as a number.
     values += [True, np.True_] if field in NUMBERS else []
-    # `None` is what a form without a limit has.
+    # `max_length=None` is valid: it sets no limit.
     values += [] if field == "max_length" else [None]
     key = "form" if isinstance(option, bc.WholeEpisodes) else "select"
     with filled() as buf:
@@ -245,7 +245,7 @@ def test_a_field_that_an_option_does_not_have_is_refused(made: Any, message: str
 
 
 def elsewhere() -> list[tuple[str, str, str]]:
-    """Return the table of keywords that are answered: call, keyword, and what to write."""
+    """Return the rows of the Rust table `ELSEWHERE`: call, keyword, and what to write instead."""
     source = UNEXPECTED.read_text(encoding="utf-8")
     found = re.search(
         r"const ELSEWHERE: \[\(&str, &str, &str\); (\d+)\] = \[(.*?)\];", source, re.S

@@ -188,7 +188,7 @@ def drawn_ahead(buf: bc.ReplayBuffer, left: int) -> None:
         os.sched_yield()
 
 
-# The end of a pass is claimed too, and no other has begun.
+# After 18 batches `Consume` has claimed the last rows ahead; there is no further pass to claim.
 @pytest.mark.parametrize(
     ("select", "batches"),
     [

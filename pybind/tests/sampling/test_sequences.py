@@ -1,6 +1,6 @@
 """Sequences from Python: starts, masks, first values, priorities, states, and what is refused.
 
-The core compares every selector with a list of the rows.
+The Rust tests of the core compare the draws of every selector with a list of the rows.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def test_sequences_start_every_stride_transitions_and_are_drawn_alike(
     places, counts = np.unique(batch["action"][:, 0], return_counts=True)
     assert places.tolist() == expected
     mean = 4_000 / len(expected)
-    # With n degrees of freedom chi-square exceeds n + 4 sqrt(2 n) once in about 10,000 seeds.
+    # With n degrees of freedom chi-square exceeds n + 4 sqrt(2 n) + 8 at most once in 7,000 seeds.
     chi2 = ((counts - mean) ** 2 / mean).sum()
     assert chi2 < len(expected) + 4 * np.sqrt(2 * len(expected)) + 8
     steps = batch["action"][:, :1] + np.arange(length)
@@ -85,7 +85,7 @@ def test_the_sequences_of_r2d2_show_every_step_of_every_episode(length: int) -> 
         seen = np.unique(batch["action"][batch.mask])
         assert set(range(6 * length)) == set(seen.tolist())
         assert (batch["terminated"] | batch["truncated"]).any()
-        # Selectors without chance agree on the starts: here all of them, in order.
+        # `fifo` draws the same starts, all of them, in order.
         starts = np.unique(batch.index)
         ordered = buf.sampler(form=form, boundary=boundary, select="fifo")
         np.testing.assert_array_equal(ordered.sample(starts.size).index, starts)
@@ -223,7 +223,7 @@ def test_a_table_of_starts_is_saved_and_loaded_with_its_stride(tmp_path: Path) -
     loaded = bc.ReplayBuffer.load("starts@one", "again", store=tmp_path)
     with pytest.raises(bc.ExistsError, match=r"\b4\b"):
         loaded.sampler(select=by)
-    # Rows after the load get priorities by the stride too.
+    # Also in rows written after the load, only multiples of the stride have a priority.
     write(loaded, 60, ENDS)
     between = loaded.sampler(form=bc.Sequence(1), select="fifo").sample(160).index
     first, end = loaded.lane_span(0)
@@ -249,7 +249,7 @@ def test_sequences_after_clear_a_resize_and_beside_another_sampler() -> None:
     np.testing.assert_array_equal(
         np.unique(buf.sampler(seed=1, form=form).sample(2_000).index), before
     )
-    # Two samplers of one queue share the starts.
+    # Two samplers of one `Consume` table share the starts.
     drawn = [buf.sampler(form=form, select=bc.Consume()) for _ in range(2)]
     half = [
         sampler.sample(1, timeout=0).index[0] for _ in range(before.size // 2) for sampler in drawn

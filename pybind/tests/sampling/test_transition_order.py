@@ -1,4 +1,4 @@
-"""The order of a ring's transitions, without gaps."""
+"""Transition order: the transitions of a ring, numbered without gaps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LANES = 2
 
 
 def listed(buf: bc.ReplayBuffer) -> list[int]:
-    """Indices of all transitions, from the rows of every lane."""
+    """Return the indices of all transitions, found in the rows of every lane."""
     found = []
     for lane in range(LANES):
         first, end = buf.lane_span(lane)

@@ -16,7 +16,7 @@ def test_returns_are_the_sums_of_the_rewards_that_were_written() -> None:
     buf, gamma = filled(steps=200, ends=ENDS), 0.9
     batch = buf.sampler(seed=1, n_step=4, gamma=gamma).sample(500)
     step = batch["action"].astype(int)
-    newest = 199  # no row after it yet: a return may not use it
+    newest = 199  # without a successor yet, it is no transition: no return has its reward
     left = np.minimum(ENDS - step % ENDS, newest - step)
     used = np.minimum(4, left)
     rewards = np.where(np.arange(4) < used[:, None], (step[:, None] + np.arange(4)) / 8, 0)

@@ -12,7 +12,7 @@ from backcast import sim
 from backcast.envs import TradingEnv
 from facts import missing
 
-# Anything is tried.
+# Untyped, for arguments that type checkers refuse.
 MARKET: Any = sim.Market
 PRESETS = ["calm", "normal", "stressed", "flash", "teaching"]
 

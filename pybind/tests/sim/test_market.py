@@ -1,4 +1,4 @@
-"""Markets from Python: equal seeds, orders, records, agents of one's own."""
+"""Markets from Python: equal seeds, orders, records, agents written in Python."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_features_have_names() -> None:
 
 
 class Buyer:
-    """Buys ten shares every five ticks once there is a book, and notes what it sees."""
+    """Agent that buys ten shares every five ticks from tick 101 on, and records what it sees."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[int, int, float]] = []

@@ -17,7 +17,7 @@ from market_model.pair import Pair
 PRESETS = ["calm", "normal", "stressed", "flash", "teaching"]
 KINDS = ["maker", "noise", "value", "signal", "executor"]
 
-# The last two can neither pay every order nor hold every position.
+# Random orders reach the position limits of all accounts. The last one can pay about 40 shares.
 ACCOUNTS: list[dict[str, Any]] = [
     {"cash": 10**9, "shares": 0, "limits": {"long": 200, "short": 150, "order": 50}},
     {"cash": 10**9, "shares": 100, "limits": {"long": 300, "short": 150, "order": 50}},
@@ -46,11 +46,11 @@ def test_accounts_at_their_limits_equal_their_model_every_tick(maker: int, taker
     config.fees = sim.Fees(maker_ppm=maker, taker_ppm=taker, borrow_ppm_per_day=3_001)
     config.slots[0].account.cash = 30_000_000
     config.slots[0].account.limits.order = 100
-    # Few shares to borrow, a narrow window of prices, and much news.
+    # Few shares to borrow, a narrow window of prices, and frequent news.
     config.lendable_shares = 200
     config.book_levels, config.book_orders = 64, 32
     config.news.symbol_per_day, config.news.market_per_day = 300, 100
-    # Large fees use up the cash, so that several short runs meet the limit more often.
+    # Large fees use up the cash, so that several short runs reach the limits more often than one.
     for seed in range(4):
         Pair(config, seed, ACCOUNTS, 60).run(budget(200))
 

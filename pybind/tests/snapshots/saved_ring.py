@@ -17,7 +17,7 @@ COLUMNS: dict[str, Any] = {
 
 
 def append(writer: bc.Writer, steps: int, seed: int) -> None:
-    """Append steps of two lanes; episodes end after 7 steps, every other one cut short."""
+    """Append steps of two lanes; each seventh ends an episode, terminated and truncated in turn."""
     draw = np.random.default_rng(seed)
 
     def of(code: str, *shape: int) -> np.ndarray[Any, Any]:
@@ -33,7 +33,7 @@ def append(writer: bc.Writer, steps: int, seed: int) -> None:
         writer.append(
             obs={"image": of("u1", 3, 2), "near": of("bool", 5), "speed": of("f4")},
             **{code: of(code) for code in DTYPES},
-            # The step after an end only resets.
+            # The step after an end only resets: a reward there would be a `WriterWarning`.
             reward=of("f8") if step % 7 else np.zeros(2),
             terminated=np.full(2, step % 14 == 6),
             truncated=np.full(2, step % 14 == 13),
@@ -60,7 +60,7 @@ def flat(rows: dict[str, Any], under: str = "") -> dict[str, np.ndarray[Any, Any
 
 
 def content(buf: bc.ReplayBuffer) -> dict[str, Any]:
-    """Give every row there is: bytes, dtypes and numbers of rows."""
+    """Return the schema and every readable row: spans, dtypes, shapes and bytes."""
     found: dict[str, Any] = {"schema": buf.schema, "lane_capacity": buf.lane_capacity}
     for lane in range(buf.lanes):
         first, head = buf.lane_span(lane)

@@ -1,4 +1,4 @@
-"""The files of a snapshot are Arrow's: other programs find the ring's rows in them."""
+"""The files of a snapshot are Arrow files, from which PyArrow reads the ring's rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sampler's state: the draws that would have come, in another process and after a reboot."""
+"""The state of a sampler restores its next draws, also in another process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 def same(one: bc.Batch, other: bc.Batch) -> bool:
-    """Compare everything that was drawn."""
+    """Return whether two batches are equal, without `age` and nested columns."""
     assert one.keys() == other.keys()
     return all(
         np.array_equal(one[key], other[key])

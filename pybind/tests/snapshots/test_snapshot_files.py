@@ -12,7 +12,7 @@ from saved_ring import append, flat, ring
 
 
 def rows_of(buf: bc.ReplayBuffer) -> dict[str, np.ndarray[Any, Any]]:
-    """Give all rows, lane by lane."""
+    """Return all readable rows, lane by lane."""
     lanes = []
     for lane in range(buf.lanes):
         first, head = buf.lane_span(lane)
@@ -23,7 +23,7 @@ def rows_of(buf: bc.ReplayBuffer) -> dict[str, np.ndarray[Any, Any]]:
 
 @pytest.fixture
 def saved(place: Path, tmp_path: Path) -> tuple[dict[str, np.ndarray[Any, Any]], list[str]]:
-    """Save twice, so that there are several files; give the rows, and the files of the second."""
+    """Save twice, which writes several files; return the rows and the files of the second save."""
     with ring(place, 60) as buf, buf.writer(2, "next_step") as writer:
         buf.snapshot("a", store=tmp_path)
         append(writer, 40, seed=3)
@@ -33,13 +33,13 @@ def saved(place: Path, tmp_path: Path) -> tuple[dict[str, np.ndarray[Any, Any]],
 
 
 def order(found: dict[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
-    """Put rows in the order of lanes and sequence numbers."""
+    """Return rows in the order of lanes and sequence numbers."""
     by = np.lexsort((found["seq"], found["lane"]))
     return {name: values[by] for name, values in found.items()}
 
 
 def check(found: dict[str, np.ndarray[Any, Any]], rows: dict[str, np.ndarray[Any, Any]]) -> None:
-    """Compare to the bit, dtypes included."""
+    """Assert that rows are equal to the bit, dtypes included."""
     assert list(found) == list(rows)
     for name, values in order(found).items():
         assert values.dtype == rows[name].dtype, name
@@ -99,8 +99,8 @@ def test_duckdb_reads_the_rows(
     dataset = pytest.importorskip("pyarrow.dataset")
     rows, files = saved
     rows = {name: values for name, values in rows.items() if values.dtype != np.float16}
-    # The files as they are, scanned by the engine: nothing is copied, nothing is downloaded. It
-    # has no half floats.
+    # DuckDB has no half floats. It scans the files through PyArrow, for which it downloads no
+    # extension.
     walk = dataset.dataset(files, format="arrow").scanner(columns=list(rows))
     with duckdb.connect() as connection:
         connection.register("walk", walk)

@@ -1,4 +1,4 @@
-"""Parameters that are saved with a snapshot and made again."""
+"""Parameters that are saved with a snapshot and loaded from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Snapshots between real processes: saved beside a writer, opened by several, killed in between."""
+"""Snapshots of several processes: saved beside a writer, opened together, killed during a save."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import sys, numpy as np, backcast as bc
 with bc.ReplayBuffer.attach("busy") as buf, buf.writer() as w:
     step = 0
     while True:
-        # A FINAL row takes a number too, so that a row has its own in every column.
+        # A FINAL row takes a number too, so `obs` and `step` equal the sequence number.
         end = step % 100 == 98
         obs, last = np.full(16, step), {"final_obs": np.full(16, step + 1)} if end else {}
         w.append(obs=obs, step=step, terminated=end, truncated=False, **last)
@@ -49,12 +49,12 @@ def test_a_ring_is_saved_beside_its_running_writer(
                 assert head >= published
                 assert head - first == report["rows"]
                 rows = then.rows(0, first, head - first)
-                # A FINAL row has the observation alone, and seven zeros where `step` is its.
+                # A FINAL row has its observation alone: `step` is zero there.
                 plain = rows["flags"] & 4 == 0
                 np.testing.assert_array_equal(rows["seq"], np.arange(first, head))
                 np.testing.assert_array_equal(rows["step"][plain], rows["seq"][plain])
                 np.testing.assert_array_equal(rows["obs"], rows["seq"][:, None] + np.zeros(16))
-        # It goes on, as soon as it gets to run.
+        # The writer goes on as soon as it gets processor time.
         buf.wait(rows_published=head + 1, timeout=60)
         assert child.poll() is None
         child.kill()
@@ -67,14 +67,14 @@ def test_processes_that_open_a_snapshot_share_one_copy(
     with ring(place) as buf:
         buf.snapshot("a", store=tmp_path)
         expected = " ".join(map(str, buf.sampler(seed=4).sample(50).index))
-        # All at once: whoever is first gives it its name.
+        # All open it at the same time: the first one to finish gives the copy its name.
         children = [start(READER, str(tmp_path)) for _ in range(4)]
         lines = [child.stdout.readline().split(" ", 1) for child in children]
         assert {index.strip() for _, index in lines} == {expected}
         assert len({path for path, _ in lines}) == 1
         held = [one for one in bc.list_objects(dir=place) if one["name"] == "walk@a"]
         assert len(held) == 1
-        # One that is killed takes nothing along, and the last one's end ends the copy.
+        # A killed process does not remove the copy; the end of its last holder does.
         children[0].kill()
         children[0].wait(60)
         with bc.ReplayBuffer.attach("walk@a", store=tmp_path, dir=place) as opened:

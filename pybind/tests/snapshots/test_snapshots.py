@@ -30,7 +30,7 @@ from saved_ring import append, content, ring
 
 @pytest.fixture
 def wide(place: Path) -> Iterator[bc.ReplayBuffer]:
-    """Make a ring of 15 MB, which takes several batches of rows."""
+    """Make a ring with 15 MB of rows, which a snapshot writes in several batches."""
     columns = {"obs": ("u1", (100_000,))}
     with bc.ReplayBuffer.create("wide", columns, capacity=200, dir=place) as buf:
         with buf.writer() as writer:
@@ -150,7 +150,7 @@ def test_an_open_snapshot_is_read_only_and_stays_as_it_was(place: Path, tmp_path
                 opened.writer()
             with opened.lease(0, 0, 100) as rows:
                 np.testing.assert_array_equal(rows["reward"], opened.rows(0, 0, 100)["reward"])
-            # Another handle, by name, by path, by copy and by pickle: the same memory.
+            # Other handles, by name, by path and by pickle, map the same memory.
             others = [
                 bc.ReplayBuffer.attach("walk@a", store=tmp_path, dir=place),
                 bc.ReplayBuffer.open_snapshot(tmp_path / "walk@a", dir=place),
@@ -236,7 +236,7 @@ def test_the_state_comes_back_to_the_bit(place: Path, tmp_path: Path, state: obj
 
 
 def shown(state: object) -> str:
-    """Represent values so that 0.0 and -0.0 differ; integers too long for repr in hexadecimal."""
+    """Represent values so that 0.0 and -0.0 differ; integers in hexadecimal, which has no limit."""
     if isinstance(state, dict):
         return f"{{{', '.join(f'{key!r}: {shown(item)}' for key, item in sorted(state.items()))}}}"
     if isinstance(state, list):
@@ -272,7 +272,7 @@ def test_numbers_of_numpy_are_taken_as_pythons(place: Path, tmp_path: Path) -> N
 
 
 def circle() -> dict[str, Any]:
-    """Make a dict that holds itself."""
+    """Make a dict that contains itself."""
     made: dict[str, Any] = {}
     made["again"] = made
     return made
@@ -344,7 +344,7 @@ def test_progress_is_reported_and_its_exceptions_leave_no_files(
 
 
 def test_progress_ends_at_the_total(place: Path, tmp_path: Path) -> None:
-    """The columns of the ring are narrow, so files are much larger than its rows."""
+    """The rows of the ring are few and narrow, so its files are much larger than its rows."""
     told: list[tuple[int, int]] = []
 
     def tell(done: int, total: int) -> None:
@@ -514,13 +514,13 @@ def test_the_persistent_ring_of_a_snapshot_outlives_its_handle(place: Path, tmp_
 
 
 def refused(**changes: object) -> Callable[[bc.ReplayBuffer, Path, Path], object]:
-    """Save with some arguments changed."""
+    """Return a call that saves with some arguments changed."""
     given: Any = changes
     return lambda buf, store, place: buf.snapshot(**{"label": "a", "store": store} | given)
 
 
 def loading(**changes: object) -> Callable[[bc.ReplayBuffer, Path, Path], object]:
-    """Load with some arguments changed."""
+    """Return a call that loads with some arguments changed."""
     given: Any = changes
     return lambda buf, store, place: bc.ReplayBuffer.load(
         **{"snapshot": "walk@s", "name": "new", "store": store, "dir": place} | given
@@ -589,7 +589,7 @@ def test_refusals_say_why_and_change_nothing(
 def test_signals_are_looked_at_by_the_main_thread_alone(
     wide: bc.ReplayBuffer, tmp_path: Path
 ) -> None:
-    """A save in another thread is not stopped by Ctrl-C, and does not swallow it."""
+    """Ctrl-C does not stop a save in another thread, and reaches the main thread."""
     sent: list[int] = []
 
     def interrupt(done: int, total: int) -> None:

@@ -1,4 +1,4 @@
-"""A process that is stopped while it holds a lock: nothing waits for it without bound or word."""
+"""A stopped process that holds a lock: each wait for it has a limit or ends at a signal."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def lock_byte(table: str) -> int:
 
 
 def stopped(child: subprocess.Popen[str]) -> int:
-    """Stop a child that holds a lock. Return its process id when the kernel has stopped it."""
+    """Stop a child that holds a lock; return its process id once the kernel has stopped it."""
     assert child.stdout is not None
     assert child.stdout.readline() == "held\n"
     child.send_signal(signal.SIGSTOP)
@@ -52,7 +52,7 @@ def stopped(child: subprocess.Popen[str]) -> int:
 
 @pytest.fixture
 def hold(start: Start) -> Callable[..., int]:
-    """Give a function that has a stopped process hold the lock of a table."""
+    """Return a function that starts a process, which locks a table and is stopped then."""
 
     def hold(buf: bc.ReplayBuffer, table: str = "priority") -> int:
         assert buf.path is not None
@@ -104,7 +104,7 @@ def test_rows_are_saved_without_a_table_that_stays_locked(
             assert len(saved) == 100
             values = saved.table("online").values([0, 1])
             assert (list(values["value"]), list(values["value_set"])) == ([1, 2], [True, True])
-            # The table that is missing begins anew.
+            # The table that the snapshot lacks begins anew.
             anew = saved.sampler(seed=1, select=bc.Priority(alpha=0.5))
             assert anew.sample(8).index.shape == (8,)
 
@@ -139,7 +139,7 @@ def test_a_signal_ends_a_save_that_waits(
         save = command(place, "save", "held", "--store", str(tmp_path), "--wait", "100000")
         child = subprocess.Popen(save, stderr=subprocess.PIPE, text=True)
         try:
-            # It has the ring, and its handlers, before it waits for the store.
+            # The command opens the ring and installs its handlers before it waits for the store.
             for _ in range(1_000_000):
                 if opened(child.pid, "ring.lck") and catches(child.pid, signal.SIGTERM):
                     break
@@ -162,7 +162,7 @@ def catches(pid: int, number: signal.Signals) -> bool:
 
 
 def opened(pid: int, name: str) -> bool:
-    """Return whether a process has opened a file of that name, or has it open now."""
+    """Return whether a process has a file open whose path ends with `name`."""
     try:
         links = [os.readlink(file) for file in Path(f"/proc/{pid}/fd").iterdir()]
     except OSError:
@@ -188,7 +188,7 @@ def test_priorities_are_set_within_the_timeout_or_the_holder_is_named(
         pid = hold(buf)
         with pytest.raises(bc.errors.InUseError, match=rf"\b{pid}\b.*kill -CONT"):
             sampler.update_priorities([1, 2], [5.0, 5.0], timeout=0.05)
-        # Draws go on.
+        # Draws do not wait for the lock.
         assert sampler.sample(8).index.shape == (8,)
         os.kill(pid, signal.SIGKILL)
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
@@ -330,5 +330,5 @@ def test_a_locked_table_is_removed_by_force_alone(place: Path, hold: Callable[..
         refused = run(place, "rm", "held", "--table", "online2")
         assert refused.returncode == 3, refused.stderr
         buf.remove_table("priority", timeout=0, force=True)
-        # The lock goes with its holder: until then, another name serves.
+        # The stopped process still has the lock of this name, so the new table has another name.
         buf.sampler(seed=1, select=bc.Priority(alpha=0.2, table="other")).close()
