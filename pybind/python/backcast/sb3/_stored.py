@@ -84,6 +84,8 @@ class Stored:
         self._persistent = persistent
         self._dir = dir
         self._index = np.full((steps, lanes), _NONE, np.int64)
+        # Places at which an episode ends although no flag of its transition says so.
+        self._cuts = np.zeros((steps, lanes), np.bool_)
         # The newest step, and which of its transitions have their successor in the ring.
         self._newest: dict[str, Any] | None = None
         self._complete = np.ones(lanes, bool)
@@ -113,6 +115,7 @@ class Stored:
             self._writer.restart(begun & ~self._complete)
         index = self._writer.append(obs=self._part(obs), next_obs=self._part(next_obs), **step)
         self._index[self.added % self.steps] = index
+        self._cuts[self.added % self.steps] = False
         self.added += 1
         # Copied, because they are read later, when the caller may have reused the arrays.
         step = {name: array.copy() for name, array in step.items()}
@@ -125,6 +128,8 @@ class Stored:
             self._append_newest()
         elif self._writer is not None:
             self._writer.restart(lanes & ~self._complete)
+        if self.added:
+            self._cuts[(self.added - 1) % self.steps] |= lanes
         self._complete = self._complete | lanes
 
     def _part(self, obs: Any) -> Any:
@@ -171,6 +176,7 @@ class Stored:
         if newest is None or self.frames is not None or not waiting:
             return
         at = (self.added - 1) % self.steps
+        self._cuts[at, waiting] = True
         of_lane = {int(self._index[at, lane]) >> 48: lane for lane in waiting}
         writers: list[Writer] = []
         # A lane that another process has claimed since the load is left as it is.
@@ -266,6 +272,7 @@ class Stored:
         places = (at[:, None] + np.arange(n)) % self.steps
         window = self.take(places.ravel(), np.repeat(lanes, n))[0]
         ends = (window.terminated | window.truncated).reshape(size, n)
+        ends |= self._cuts[places, lanes[:, None]]
         # The place after the newest step holds the oldest step, or nothing.
         ends |= places == (self.added - 1) % self.steps
         ends[:, -1] = True
@@ -352,6 +359,8 @@ class Stored:
         """Load the saved rows into a ring; refuse if a ring of the same name holds rows."""
         name, files = state.pop("ring"), state.pop("files")
         vars(self).update(state)
+        # Pickles of earlier versions have no cuts.
+        self._cuts = state.get("_cuts", np.zeros_like(self._index, np.bool_))
         self.ring = loaded(files, name, self._persistent, self._dir)
         if is_private(name):
             weakref.finalize(self, forget, self.ring)
