@@ -120,7 +120,7 @@ def lambda_returns(
     Returns
     -------
     ndarray, [B, T] or [N]
-        Returns of the dtype of the values, 0 in places that hold no transition.
+        Returns of the dtype of the values; 0 in places that hold no transition.
 
     Raises
     ------
@@ -152,8 +152,8 @@ def discounted(
     Returns
     -------
     ndarray, [B, T] or [N]
-        Returns of the dtype of the values, or of the rewards where there are none; 0 in places
-        that hold no transition.
+        Returns of the dtype of the values, or of the rewards where there are none. Where that is
+        no float, they are floats. 0 in places that hold no transition.
 
     Raises
     ------
@@ -171,7 +171,10 @@ class _Steps:
             raise ArgumentTypeError(f"batch is {batch!r}; give what a sampler drew")
         self.ends = _episode_ends(batch)
         self.rewards = self._joined(batch, "reward", np.dtype(np.float64))
-        self.dtype = np.asarray(batch["reward"]).dtype
+        rewards = np.asarray(batch["reward"]).dtype
+        # Whole numbers hold no discounted sum.
+        whole = rewards.kind in "iub"
+        self.dtype = np.result_type(rewards, np.float32) if whole else rewards
         self.terminated = self._like(batch, "terminated", np.dtype(np.bool_))
         self.truncated = self._like(batch, "truncated", np.dtype(np.bool_))
         if self.ends is not None:

@@ -124,6 +124,18 @@ def test_discounted_returns_are_sums_of_rewards_and_keep_their_type() -> None:
     assert returns_of.gae(batch, values, values, gamma=0.5, lam=0.9).returns.dtype == np.float32
 
 
+@pytest.mark.parametrize("dtype", ["i1", "i4", "?"])
+def test_returns_of_whole_rewards_are_floats(dtype: str) -> None:
+    rewards = np.array([[1, 0, 1, 1]], dtype)
+    no = np.zeros((1, 4), bool)
+    batch = {"reward": rewards, "terminated": no, "truncated": no}
+    found = returns_of.discounted(batch, gamma=0.5)
+    np.testing.assert_array_equal(found, [[1.375, 0.75, 1.5, 1.0]])
+    halves = np.full((1, 4), 0.5, "f2")
+    mixed = returns_of.lambda_returns(batch, halves, gamma=0.5, lam=0.0)
+    np.testing.assert_array_equal(mixed, [[1.25, 0.25, 1.25, 1.25]])
+
+
 @pytest.mark.parametrize(
     ("change", "match"),
     [
