@@ -119,6 +119,30 @@ def test_environments_that_would_be_stored_wrong_are_refused(prices: Path) -> No
         env.step_wait()
 
 
+def test_methods_are_called_on_the_chosen_environments_alone() -> None:
+    class Counted(gym.Wrapper[Any, Any, Any, Any]):
+        calls = 0
+
+        def count(self, by: int, *, times: int = 1) -> int:
+            self.calls += by * times
+            return self.calls
+
+    def make() -> Any:
+        return Counted(gym.make("CartPole-v1"))
+
+    mode = gym.vector.AutoresetMode.SAME_STEP
+    env = ours.VecEnv(gym.vector.SyncVectorEnv([make] * 3, autoreset_mode=mode))
+    assert env.env_method("count", 2, times=3, indices=[2, 0]) == [6, 6]
+    assert env.env_method("count", 1) == [7, 1, 7]
+    assert env.env_method("count", 1, indices=1) == [2]
+    env.close()
+    env = ours.VecEnv(gym.vector.AsyncVectorEnv([make] * 2, autoreset_mode=mode))
+    with pytest.raises(bc.errors.ArgumentError, match=r"count.*all"):
+        env.env_method("count", 1, indices=1)
+    assert env.env_method("count", 1) == [1, 1]
+    env.close()
+
+
 @pytest.mark.parametrize("strategy", ["future", "final", "episode"])
 def test_hindsight_goals_are_theirs(strategy: str) -> None:
     def run(kind: Any, **own: Any) -> Any:

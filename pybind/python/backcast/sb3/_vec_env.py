@@ -158,15 +158,25 @@ class VecEnv(base_vec_env.VecEnv):
         indices: Any = None,
         **method_kwargs: Any,
     ) -> list[Any]:
-        """Call a method of every sub-environment; return the results of the chosen ones."""
+        """Call a method of the chosen sub-environments; return their results."""
         inner: Any = self.env.unwrapped
+        chosen = list(self._get_indices(indices))
         if not hasattr(inner, "call"):
             raise ArgumentError(
                 f"{self.env} has no sub-environments to call {method_name} on; it steps them "
                 "together"
             )
-        values = inner.call(method_name, *method_args, **method_kwargs)
-        return [values[at] for at in self._get_indices(indices)]
+        if sorted(chosen) == list(range(self.num_envs)):
+            values = inner.call(method_name, *method_args, **method_kwargs)
+            return [values[at] for at in chosen]
+        envs: Sequence[Any] | None = getattr(inner, "envs", None)
+        if envs is None:
+            raise ArgumentError(
+                f"{method_name} cannot be called on some sub-environments of {self.env}, which "
+                "run in processes; call it on all of them"
+            )
+        methods = [envs[at].get_wrapper_attr(method_name) for at in chosen]
+        return [method(*method_args, **method_kwargs) for method in methods]
 
     def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
         """Return for each chosen sub-environment whether it is wrapped in this class."""
