@@ -66,6 +66,7 @@ def refused(ring: Ring, options: Options) -> str | None:
     sequence, episodes = form_of(options, "Sequence"), form_of(options, "WholeEpisodes")
     boundary = options.get("boundary", "mask")
     wrong = asked.rows > ring.lane_capacity and not episodes
+    wrong |= isinstance(history, dict) and "columns" in options
     if sequence:
         wrong |= others or history is not None or (boundary == "clamp" and kind in BY_PRIORITY)
         wrong |= not 1 <= sequence.get("stride", 1) <= sequence["length"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
 
@@ -21,7 +22,7 @@ def create(world: World, step: Step, _: None) -> Expect | None:
     if given := step.get("limiter"):
         limits = Limits(1, 1, -math.inf, math.inf)
         limits.change(given)
-        if limits.min_size > lanes * (capacity - 1):
+        if not limits.fits(lanes * (capacity - 1)):
             return Expect("ArgumentError")
     private, policy = step.get("private", False), step.get("policy", "block")
     # First guess of the slots, which `slots_of` replaces by the number that the library reports.
@@ -123,9 +124,11 @@ def limiter(world: World, step: Step, ring: Ring) -> Expect | None:
     if step["op"] == "reset":
         limits.reset(ring.lanes)
     elif step["op"] == "set":
-        if step["limits"]["min_size"] > ring.most:
+        changed = copy.copy(limits)
+        changed.change(step["limits"])
+        if not changed.fits(ring.most):
             return Expect("ArgumentError")
-        limits.change(step["limits"])
+        ring.limits = changed
     else:
         limits.enabled = step["op"] == "enable"
     return Expect(changed=ring.name)

@@ -44,6 +44,11 @@ class Limits:
         if ratio:
             self.low, self.high = given["error_buffer"]
 
+    def fits(self, most: int) -> bool:
+        """Whether a ring that holds at most `most` transitions takes these limits."""
+        is_queue = self.ratio == self.min_size == 1 and self.low == 0 and self.high < math.inf
+        return self.min_size <= most and not (is_queue and self.high > most)
+
     def may_sample(self, count: int, lanes: list[Lane]) -> bool:
         """Whether items may be drawn now."""
         if not self.enabled or count == 0:
