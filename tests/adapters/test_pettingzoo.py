@@ -118,11 +118,11 @@ def test_pictures_are_of_one_agent_each() -> None:
     assert not np.array_equal(first, second)
     with pytest.raises(bc.errors.EnvError, match=r"'agent_2'.*'agent_0'.*'agent_1'"):
         env.render("agent_2")
-    assert "position" in str(parallel_text(env))
+    assert "position" in parallel_text()
     assert parallel_trading_env(2, **SHORT).render() is None
 
 
-def parallel_text(env: Any) -> str:
+def parallel_text() -> str:
     """Render a step of an episode as text."""
     text = parallel_trading_env(2, render_mode="ansi", **SHORT)
     text.reset(seed=3)

@@ -11,7 +11,7 @@ import numpy as np
 from backcast.envs import PortfolioEnv, PortfolioVectorEnv
 from numpy.typing import NDArray
 
-from .market import MACROS, TICKERS, Columns
+from .market import TICKERS, Columns
 
 HMAX, FEE, CASH = 15, 0.01, 1e6
 """Largest order, fee, and cash that is enough to trade on every day of an episode."""
@@ -132,9 +132,8 @@ class Memcpy:
 
     name = "memcpy"
 
-    def __init__(self, shown: dict[str, NDArray[Any]], days: slice = slice(None)) -> None:
+    def __init__(self, shown: dict[str, NDArray[Any]]) -> None:
         self.sources = [np.ascontiguousarray(values) for values in shown.values()]
-        self.days = days
 
     def step(self) -> object:
         """Copy."""
@@ -161,6 +160,3 @@ class MemcpyNewest:
         for source, target in self.pairs:
             np.copyto(target, source)
         return self.arena
-
-
-ROWS = TICKERS + len(MACROS)

@@ -38,7 +38,6 @@ def test_an_earlier_batch_is_filled_again(buffer: ff.VecReplayBuffer) -> None:
     layouts: list[Any] = ["ticker", "batched"]
     for layout in layouts:
         twin = buffer.sample(30, 5, 2, layout=layout, indices=np.arange(30))
-        out = copy.copy(twin)
         out = buffer.sample(30, 5, 2, layout=layout, indices=np.arange(30, 60))
         places = [part.ctypes.data for part in out if isinstance(part, np.ndarray)]
         again = buffer.sample(

@@ -193,12 +193,17 @@ def test_defect_18_what_was_gotten_outlives_clearing_and_overwriting(path: Path)
     env = vec(path)
     buffer = filled(env, 3, capacity=6)
     kept = buffer.get(0)
-    before = (kept.env_id, kept.state_day, list(kept.tickers), list(kept.action))
     kept.state_cash = -1.0
     assert buffer.get(0).state_cash > 0, "a copy, the caller's own"
+    before = repr(kept)
+    state, actions = env.reset(seed=2), np.ones((2, env.n_tickers()))
+    after = env.step(actions)
+    for _ in range(3):
+        buffer.add(state, actions, after["reward"], after, after["done"])
+    assert buffer.get(0).action == [1, 1, 1, 1]
+    assert repr(kept) == before
     buffer.clear()
-    filled(env, 40, capacity=6)
-    assert (kept.env_id, kept.state_day, list(kept.tickers), list(kept.action)) == before
+    assert repr(kept) == before
     with pytest.raises(bc.errors.SampleError, match=r"\b0\b"):
         buffer.get(0)
 

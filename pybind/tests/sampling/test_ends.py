@@ -14,9 +14,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-# Synthetic rows may look as if another autoreset mode had written them.
-pytestmark = pytest.mark.filterwarnings("ignore::backcast.errors.WriterWarning")
-
 GOES, TERMINATES, TRUNCATES = (False, False), (True, False), (False, True)
 COLUMNS = {"obs": "f8", "reward": "f8"}
 

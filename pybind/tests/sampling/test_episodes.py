@@ -196,12 +196,23 @@ def test_episodes_have_the_priority_of_their_first_transition(layout: Layout) ->
     buf, form = uneven(), bc.WholeEpisodes(layout)
     by_return = bc.Priority(alpha=1.0, eps=0.0, beta=1.0, table=layout)
     sampler = buf.sampler(seed=3, form=form, select=by_return)
+
+    def firsts_and_priorities(batch: bc.Batch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return first transitions of episodes, and as priorities their lengths modulo 3."""
+        if layout == "padded":
+            return batch.index, batch["length"] % 3
+        return batch.index[batch["offsets"][:-1]], np.diff(batch["offsets"]) % 3
+
     batch = sampler.sample(400)
-    assert batch["weight"].shape == (400,)
-    first = batch.index if layout == "padded" else batch.index[batch["offsets"][:-1]]
-    is_odd = np.isin(first, first[::2])
-    assert sampler.update_priorities(first, np.where(is_odd, 4.0, 1.0)) == 0
-    assert sampler.update_priorities(first[:3] + 1, [9.0] * 3) > 0, "others have none"
+    first, priority = firsts_and_priorities(batch)
+    assert (batch["weight"] == 1).all()
+    assert sampler.update_priorities(first, priority) == 0
+    assert sampler.update_priorities(first + 1, np.full(400, 9.0)) == 400, "others have none"
+    batch = sampler.sample(3_000)
+    _, priority = firsts_and_priorities(batch)
+    # Eight episodes each have priority 0, which is never drawn, 1 and 2.
+    np.testing.assert_allclose(batch["weight"], 1 / priority, rtol=1e-6)
+    assert abs((priority == 2).mean() - 2 / 3) < 0.05
     state = sampler.state()
     again = buf.sampler(state=state)
     assert_equal(sampler.sample(4), again.sample(4))

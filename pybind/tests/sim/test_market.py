@@ -144,15 +144,26 @@ def test_limit_orders_of_an_agent_rest_until_it_cancels_them() -> None:
         def act(self, floor: sim.Floor) -> int:
             floor.cancel_all()
             if floor.now < 50:
-                floor.buy(7, int(floor.mid()) - 200)
-                floor.sell(7, int(floor.mid()) + 200)
+                # Farther from the price than any order of the background agents.
+                self.mid = int(floor.mid())
+                floor.buy(7, self.mid - 1_000)
+                floor.sell(7, self.mid + 1_000)
             return 10
 
-    market = sim.Market(seed=5, agents=[Quoting()])
-    market.step(45)
-    depth = {side: market.book(levels=500)[side] for side in ("bids", "asks")}
-    assert 7 in depth["bids"][:, 1]
-    market.step(20)
+    agent = Quoting()
+    market = sim.Market(seed=5, agents=[agent])
+
+    def far_orders() -> list[list[int]]:
+        levels = np.concatenate(list(market.book(levels=1_000).values()))
+        far: list[list[int]] = levels[np.abs(levels[:, 0] - agent.mid) > 500].tolist()
+        return far
+
+    # The agent replaces its quotes in ticks 11, 21, 31 and 41, and cancels them in tick 51.
+    for ticks in (41, 9):
+        market.step(ticks)
+        assert far_orders() == [[agent.mid - 1_000, 7], [agent.mid + 1_000, 7]]
+    market.step()
+    assert far_orders() == []
     market.check()
 
 
