@@ -5,6 +5,7 @@ Ends at a mean return of -200, after 2,000 to 6,000 updates, a minute or two. Gi
 
 from __future__ import annotations
 
+import os
 import sys
 
 import backcast as bc
@@ -70,8 +71,7 @@ def play(net: nn.Module, env: gym.Env, seed: int, writer: bc.Writer | None, vers
     """Return the return of an episode: of drawn actions into a ring, or of mean actions."""
     (obs, _), ended, total = env.reset(seed=seed), False, 0.0
     while not ended:
-        with torch.no_grad():
-            action = chosen(net, torch.from_numpy(obs))[0 if writer else 2].numpy()
+        action = chosen(net, torch.from_numpy(obs))[0 if writer else 2].detach().numpy()
         after, reward, terminated, truncated, _ = env.step(2 * action)
         if writer:
             step = {"obs": obs, "action": action, "reward": reward, "params_version": version}
@@ -96,7 +96,7 @@ def act(context: bc.fleet.Context, name: str) -> None:
 def main(seed: int) -> int:
     """Train until the policy solves the task or the updates run out; return the exit status."""
     torch.manual_seed(seed)
-    learner, name, score, update = Learner(), f"sac-{seed}", -2_000.0, 0
+    learner, name, score, update = Learner(), f"sac-{os.getpid()}", -2_000.0, 0
     limits = bc.RateLimiter(RATIO, min_size=1_000)
     buf = bc.ReplayBuffer.create(name, COLUMNS, capacity=50_000, lanes=ACTORS, limiter=limits)
     weights = learner.policy.state_dict()  # shares the network's memory, so it changes with it
