@@ -104,7 +104,7 @@ pub struct NoiseConfig {
     pub size: f64,
     /// Sigma of the logarithm of the size.
     pub size_sigma: f64,
-    /// Tail exponent of the distance of limit orders from the touch.
+    /// Tail exponent of the distance of limit orders from the opposite touch.
     pub depth_exponent: f64,
     /// Longest life of a limit order.
     pub life: u32,
@@ -150,11 +150,11 @@ pub struct SignalConfig {
     pub horizon_high: f64,
     /// Fraction of the traders that follow the indicator; the others fade it.
     pub followers: f64,
-    /// Signal strength, in standard deviations, from which a trader acts.
+    /// Signal strength, in standard deviations, below which the target position is 0.
     pub threshold: f64,
     /// Largest position in shares.
     pub inventory: f64,
-    /// Size of one order.
+    /// Largest order in shares.
     pub size: f64,
 }
 
