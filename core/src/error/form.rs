@@ -57,8 +57,9 @@ pub enum FormError {
     /// No episode is complete.
     #[error(
         "the {rows} rows of the ring hold no whole episode{}; an episode is whole when it \
-         terminated or was truncated and its first row is still kept; wait for writers{}, or \
-         create the ring with a larger capacity",
+         terminated or was truncated and its first row is still kept; wait for writers, let \
+         the rate limiter, if there is one, admit a whole episode{}, or create the ring with a \
+         larger capacity",
         .max_length.map_or_else(String::new, |most| format!(" of at most {most} transitions")),
         if .max_length.is_some() { ", raise max_length" } else { "" }
     )]

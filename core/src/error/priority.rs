@@ -19,7 +19,7 @@ pub enum PriorityError {
         wanted: &'static str,
     },
     /// The sampler draws by no priorities.
-    #[error("this sampler draws uniformly and has no priorities; make it with priorities")]
+    #[error("this sampler does not draw by priority; make it with priorities")]
     NotPrioritised,
     /// No function has given the exponent of the importance weights.
     #[error(

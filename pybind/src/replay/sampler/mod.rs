@@ -575,7 +575,9 @@ impl Sampler {
         });
         let (label, windows) = (self.draws.label(), self.windows.in_words());
         let select = self.select(py)?.repr()?;
-        Ok(format!("<backcast.Sampler: {label}, {windows}, select {select}, {state}>"))
+        let form = self.form(py)?.map(|form| form.repr()).transpose()?;
+        let form = form.map_or_else(String::new, |form| format!(", form {form}"));
+        Ok(format!("<backcast.Sampler: {label}, {windows}{form}, select {select}, {state}>"))
     }
 
     fn __reduce__(&self) -> Result<(), Failure> {
