@@ -20,6 +20,7 @@ ALONE = {
     "check": "a part of `test`, for one crate",
     "quick": "`test` with smaller budgets",
     "storm": "takes hours",
+    "mutants": "takes hours, and names what no test notices",
     "bench": "takes half an hour of an idle machine",
     "bench-peers": "needs interpreters with the peers, and an idle machine",
     "bench-rust": "needs an idle machine",

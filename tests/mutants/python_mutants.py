@@ -1,0 +1,168 @@
+"""Mutants of the Python package, made by cosmic-ray.
+
+A mutant is one change of one place. It is written into a copy of the repository, in which the tests
+of its part of the package run until one fails.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import difflib
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cosmic_ray.commands import init
+from cosmic_ray.mutating import use_mutation
+from cosmic_ray.plugins import get_operator
+from cosmic_ray.work_db import use_db
+
+from .outcome import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cosmic_ray.work_item import MutationSpec
+
+    from .outcome import Verdict
+
+PACKAGE = Path("pybind/python/backcast")
+HERE, ADAPTERS = ".venv", ".venv-adapters"
+# Virtual environment and tests of each part of the package.
+TESTS = {
+    "backcast.fleet": (HERE, ["pybind/tests/fleet"]),
+    "backcast.envs": (HERE, ["pybind/tests/envs"]),
+    "backcast.finrl": (HERE, ["pybind/tests/finrl"]),
+    "backcast.sim": (HERE, ["pybind/tests/sim"]),
+    "backcast.sb3": (ADAPTERS, ["tests/adapters", "-k", "sb3"]),
+    "backcast.cleanrl": (ADAPTERS, ["tests/adapters/test_cleanrl.py"]),
+    "backcast.torch": (ADAPTERS, ["tests/adapters/test_torch.py"]),
+    "backcast.jax": (ADAPTERS, ["tests/adapters/test_jax.py"]),
+}
+PYTEST = ["-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider"]
+# The environment of the adapters has no pytest-xdist.
+PARALLEL = {HERE: ["-n", "2"], ADAPTERS: []}
+# Seconds of all tests of a part. A mutant that takes longer hangs.
+TIMEOUT = 240
+FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
+
+
+def modules_of(root: Path, part: str) -> list[Path]:
+    """Return the modules of a part of the package, relative to the repository."""
+    place = root / PACKAGE / part.removeprefix("backcast.")
+    module = place.with_suffix(".py")
+    found = [module] if module.is_file() else sorted(place.rglob("*.py"))
+    return [file.relative_to(root) for file in found]
+
+
+def mutants(root: Path, part: str) -> list[MutationSpec]:
+    """Return the mutants of a part, in the order of its text, one at random for each place."""
+    paths = modules_of(root, part)
+    # A database in memory.
+    with contextlib.chdir(root), use_db("") as work:
+        init(paths, work, {})
+        specs = [item.mutations[0] for item in work.work_items]
+    ignored = {path: annotated((root / path).read_text()) for path in paths}
+    places: defaultdict[tuple[str, tuple[int, int]], list[MutationSpec]] = defaultdict(list)
+    for spec in specs:
+        if spec.start_pos not in ignored[spec.module_path]:
+            places[str(spec.module_path), spec.start_pos].append(spec)
+    return [
+        random.Random(f"{place}").choice(
+            sorted(at, key=lambda spec: (spec.operator_name, spec.occurrence))
+        )
+        for place, at in sorted(places.items())
+    ]
+
+
+def annotated(source: str) -> set[tuple[int, int]]:
+    """Return places, as (line, column), in annotations, which nothing evaluates."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        for annotation in (getattr(node, "annotation", None), getattr(node, "returns", None)):
+            for part in ast.walk(annotation) if annotation else ():
+                if isinstance(part, ast.expr):
+                    lines = range(part.lineno, (part.end_lineno or part.lineno) + 1)
+                    found |= {(line, column) for line in lines for column in columns(part, line)}
+    return found
+
+
+def columns(part: ast.expr, line: int) -> range:
+    """Return the columns that an expression takes of a line."""
+    first = part.col_offset if line == part.lineno else 0
+    return range(first, part.end_col_offset or 0) if line == part.end_lineno else range(first, 200)
+
+
+def copied(root: Path, out: Path) -> Path:
+    """Return a copy of the working tree, with the extension that was built."""
+    tree = out / "tree"
+    shutil.rmtree(tree, ignore_errors=True)
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=root, check=True, capture_output=True, text=True)
+    extension = [str(file.relative_to(root)) for file in (root / PACKAGE).glob("_native*")]
+    for name in [*listed.stdout.splitlines(), *extension]:
+        if (root / name).is_file():
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(root / name, tree / name)
+    return tree
+
+
+def run(root: Path, chosen: list[tuple[str, MutationSpec]], out: Path) -> Iterator[Outcome]:
+    """Yield what becomes of each mutant. They change files of the repository's copy alone."""
+    tree = copied(root, out)
+    # Programs that the tests start import the copy too.
+    os.environ["PYTHONPATH"] = str(tree / PACKAGE.parent)
+    with contextlib.chdir(tree):
+        for part, spec in chosen:
+            environment, tests = TESTS[part]
+            python = root / environment / "bin" / "python"
+            if not python.exists():
+                raise SystemExit(f"{part} needs {environment}: make test-adapters")
+            command = [str(python), *PYTEST, *PARALLEL[environment], *tests]
+            yield outcome_of(part, spec, command)
+
+
+def outcome_of(part: str, spec: MutationSpec, command: list[str]) -> Outcome:
+    """Write a mutant into its module, run the tests, and restore the module."""
+    operator = get_operator(spec.operator_name)(**spec.operator_args)
+    with use_mutation(spec.module_path, operator, spec.occurrence) as (before, after):
+        changed = list(difflib.unified_diff(before.splitlines(), after.splitlines(), n=0))[3:]
+        verdict, output = tested(command)
+    failed = FAILED.search(output)
+    return Outcome(
+        part,
+        str(spec.module_path),
+        spec.start_pos[0],
+        "  ".join(changed),
+        verdict,
+        failed.group(1) if failed else None,
+    )
+
+
+def tested(command: list[str]) -> tuple[Verdict, str]:
+    """Run tests; return what they say of a mutant, and what they print. No process is left."""
+    tests = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        # Modules change within a second, which compiled files do not notice.
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+    try:
+        output, _ = tests.communicate(timeout=TIMEOUT)
+    except subprocess.TimeoutExpired:
+        return "hung", ""
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(tests.pid, signal.SIGKILL)
+        tests.wait()
+    return ("noticed" if tests.returncode else "missed"), output
