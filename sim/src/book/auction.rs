@@ -38,9 +38,10 @@ impl Clone for CallAuction {
     }
 
     fn clone_from(&mut self, source: &Self) {
-        self.orders.clone_from(&source.orders);
-        self.filled.clone_from(&source.filled);
-        self.rule = source.rule;
+        let Self { orders, filled, sorted: _, remainders: _, rule } = source;
+        self.orders.clone_from(orders);
+        self.filled.clone_from(filled);
+        self.rule = *rule;
     }
 }
 

@@ -42,14 +42,26 @@ impl Clone for SymbolModel {
     }
 
     fn clone_from(&mut self, source: &Self) {
-        self.fundamental = source.fundamental;
-        self.newsroom = source.newsroom;
-        self.candles = source.candles;
-        self.analyst = source.analyst;
-        self.consensus = source.consensus;
-        self.agents.clone_from(&source.agents);
-        self.wheel.clone_from(&source.wheel);
-        self.turn_key = source.turn_key;
+        let Self {
+            fundamental,
+            newsroom,
+            candles,
+            analyst,
+            consensus,
+            agents,
+            wheel,
+            due: _,
+            turns: _,
+            turn_key,
+        } = source;
+        self.fundamental = *fundamental;
+        self.newsroom = *newsroom;
+        self.candles = *candles;
+        self.analyst = *analyst;
+        self.consensus = *consensus;
+        self.agents.clone_from(agents);
+        self.wheel.clone_from(wheel);
+        self.turn_key = *turn_key;
     }
 }
 

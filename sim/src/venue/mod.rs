@@ -37,9 +37,10 @@ impl Clone for Venue {
     }
 
     fn clone_from(&mut self, source: &Self) {
-        self.book.clone_from(&source.book);
-        self.auction.clone_from(&source.auction);
-        self.tape.copy_from(&source.tape);
+        let Self { book, auction, tape, log: _ } = source;
+        self.book.clone_from(book);
+        self.auction.clone_from(auction);
+        self.tape.copy_from(tape);
         self.log = None;
     }
 }

@@ -139,14 +139,15 @@ impl Clone for Slot {
     }
 
     fn clone_from(&mut self, source: &Self) {
-        self.config = source.config;
-        self.pending.clone_from(&source.pending);
-        self.fills.clone_from(&source.fills);
-        self.reports.clone_from(&source.reports);
-        self.bases.clone_from(&source.bases);
-        self.totals = source.totals;
-        self.last_fill = source.last_fill;
-        self.sent = source.sent;
+        let Self { config, pending, fills, reports, bases, totals, last_fill, sent } = source;
+        self.config = *config;
+        self.pending.clone_from(pending);
+        self.fills.clone_from(fills);
+        self.reports.clone_from(reports);
+        self.bases.clone_from(bases);
+        self.totals = *totals;
+        self.last_fill = *last_fill;
+        self.sent = *sent;
     }
 }
 
