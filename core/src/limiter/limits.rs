@@ -6,7 +6,6 @@ use backcast_layout::LimitBytes;
 use backcast_layout::protocol::limit::COUNT;
 
 use super::absent::{NoLearner, NoWriter};
-use crate::error::LimiterError;
 
 /// Bit of the stored switches that is set while the limiter is on.
 const ENABLED: u64 = 1;
@@ -160,14 +159,6 @@ impl RateLimiter {
         Self::band(1.0, 1, 0.0, size as f64)
     }
 
-    /// Returns whether these are the limits of a [`queue`](Self::queue).
-    fn is_queue(&self) -> bool {
-        let one = Self::queue(1);
-        let ratio = self.samples_per_insert.to_bits() == one.samples_per_insert.to_bits();
-        let begins = self.min_diff.to_bits() == one.min_diff.to_bits();
-        ratio && begins && self.min_size == one.min_size && self.max_diff.is_finite()
-    }
-
     /// Sets the behaviour of a writer while no sampler is alive.
     #[must_use]
     pub fn no_learner(mut self, choice: NoLearner) -> Self {
@@ -317,55 +308,6 @@ impl RateLimiter {
     #[expect(clippy::cast_precision_loss, reason = "counts are below 2^48")]
     fn inserts_at(&self, diff: f64, samples: u64) -> f64 {
         (diff + samples as f64) / self.samples_per_insert
-    }
-
-    /// Refuses limits that are invalid or can never be satisfied. `most` is the number of
-    /// transitions that the ring can hold.
-    pub fn check(&self, most: u64) -> Result<(), LimiterError> {
-        let Self { samples_per_insert, min_size, min_diff, max_diff, .. } = *self;
-        if !(samples_per_insert.is_finite() && samples_per_insert > 0.0) {
-            return Err(LimiterError::BadRatio { samples_per_insert });
-        }
-        if min_size == 0 {
-            return Err(LimiterError::NoMinSize);
-        }
-        if min_size > most {
-            return Err(LimiterError::MinSizeBeyondCapacity { min_size, most });
-        }
-        if min_diff.is_nan() || max_diff.is_nan() || min_diff > max_diff {
-            return Err(LimiterError::BadBand { min_diff, max_diff });
-        }
-        // An insert and a draw must both fit, or each side may wait for the other.
-        let least = samples_per_insert + 1.0;
-        if max_diff - min_diff < self.least_band(least) {
-            let least = self.least_band(least);
-            return Err(LimiterError::NarrowBand { min_diff, max_diff, least, samples_per_insert });
-        }
-        #[expect(clippy::cast_precision_loss, reason = "not above the capacity")]
-        let first = samples_per_insert * min_size as f64;
-        if min_diff > first {
-            return Err(LimiterError::BandAboveMinSize { min_diff, first, min_size });
-        }
-        Ok(())
-    }
-
-    /// Refuses limits like [`check`](Self::check), and a [`queue`](Self::queue) of more places than
-    /// `most`. Limits of a snapshot are only checked, so that an earlier one can be loaded.
-    pub(crate) fn check_new(&self, most: u64) -> Result<(), LimiterError> {
-        self.check(most)?;
-        #[expect(clippy::cast_precision_loss, reason = "not above 2^48")]
-        if self.is_queue() && self.max_diff > most as f64 {
-            return Err(LimiterError::QueueBeyondCapacity { size: self.max_diff, most });
-        }
-        Ok(())
-    }
-
-    /// Returns the minimum width of the error band: a queue of one item is the narrowest limiter
-    /// that makes progress.
-    fn least_band(&self, least: f64) -> f64 {
-        let is_whole = self.samples_per_insert.fract() == 0.0 && self.min_diff.fract() == 0.0;
-        // With whole numbers, a difference that stops one side leaves room for the other side.
-        if is_whole { least - 1.0 } else { least }
     }
 
     /// Returns the words that are stored.

@@ -8,6 +8,7 @@
 pub(crate) mod absent;
 pub(crate) mod draw_gate;
 pub(crate) mod gate;
+mod limit_checks;
 pub(crate) mod limits;
 #[cfg(test)]
 mod model;

@@ -6,7 +6,7 @@ use backcast_core::{LeaseError, RetentionPin, Ring};
 
 use super::commit::{Committed, FollowStep, commit, followed, from_oldest};
 use super::mode::{FollowOptions, PersistMode};
-use crate::clock::unix_ns;
+use super::on_disk::{Done, last_snapshot};
 use crate::error::SaveError;
 use crate::followed::FollowedLane;
 use crate::layout::BatchLayout;
@@ -60,16 +60,6 @@ pub struct Following {
     files_written: u64,
     /// Tables, or the rate limiter, that the last snapshot lacks.
     left_out: Vec<LeftOutTable>,
-}
-
-/// Progress on disk.
-#[derive(Debug)]
-enum Done {
-    /// Progress by lane.
-    Lanes(Vec<FollowedLane>),
-    /// Rows published at the last periodic snapshot, rows in it, its number, and the time at which
-    /// the next is due.
-    Snapshot { rows: u64, persisted: u64, due: Instant, number: u64 },
 }
 
 /// Result of an inspection.
@@ -384,30 +374,4 @@ impl Following {
 /// Returns the first row of each lane that was not dropped.
 fn marks(ring: &Ring) -> impl Iterator<Item = u64> + '_ {
     (0..ring.lanes()).map(|lane| ring.first_kept(lane).unwrap_or_default())
-}
-
-/// Returns the position at the last periodic snapshot of the ring, and the first row of each lane
-/// in it.
-fn last_snapshot(
-    store: &Store,
-    name: &str,
-    ring: &Ring,
-    every: Duration,
-) -> Result<(Done, Option<Vec<u64>>), SaveError> {
-    let uuid = crate::copy::hex(ring.uuid());
-    let listing = store.snapshots(name)?;
-    let rolling = || listing.snapshots.iter().filter(|s| s.label.starts_with(ROLLING));
-    let number =
-        rolling().filter_map(|s| s.label.strip_prefix(ROLLING)?.parse().ok()).max().unwrap_or(0);
-    let now = Instant::now();
-    let last = rolling().filter(|s| s.ring_uuid == uuid).max_by_key(|s| s.saved_unix_ns);
-    let Some(last) = last else {
-        let due = now + every;
-        return Ok((Done::Snapshot { rows: 0, persisted: 0, due, number }, None));
-    };
-    let age = Duration::from_nanos(unix_ns().saturating_sub(last.saved_unix_ns));
-    let rows = last.lanes.iter().map(|lane| lane.end).sum();
-    let due = now + every.saturating_sub(age);
-    let starts = last.lanes.iter().map(|lane| lane.start).collect();
-    Ok((Done::Snapshot { rows, persisted: last.rows, due, number }, Some(starts)))
 }

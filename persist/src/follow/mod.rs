@@ -6,6 +6,7 @@ mod commit;
 mod following;
 mod merge;
 mod mode;
+mod on_disk;
 mod thread;
 
 pub use following::{Following, Inspection};

@@ -1,0 +1,104 @@
+//! Checks of limits before they are put into force.
+
+use super::limits::RateLimiter;
+use crate::error::LimiterError;
+
+impl RateLimiter {
+    /// Refuses limits that are invalid or can never be satisfied. `most` is the number of
+    /// transitions that the ring can hold.
+    pub fn check(&self, most: u64) -> Result<(), LimiterError> {
+        let Self { samples_per_insert, min_size, min_diff, max_diff, .. } = *self;
+        if !(samples_per_insert.is_finite() && samples_per_insert > 0.0) {
+            return Err(LimiterError::BadRatio { samples_per_insert });
+        }
+        if min_size == 0 {
+            return Err(LimiterError::NoMinSize);
+        }
+        if min_size > most {
+            return Err(LimiterError::MinSizeBeyondCapacity { min_size, most });
+        }
+        if min_diff.is_nan() || max_diff.is_nan() || min_diff > max_diff {
+            return Err(LimiterError::BadBand { min_diff, max_diff });
+        }
+        // An insert and a draw must both fit, or each side may wait for the other.
+        let least = samples_per_insert + 1.0;
+        if max_diff - min_diff < self.least_band(least) {
+            let least = self.least_band(least);
+            return Err(LimiterError::NarrowBand { min_diff, max_diff, least, samples_per_insert });
+        }
+        #[expect(clippy::cast_precision_loss, reason = "not above the capacity")]
+        let first = samples_per_insert * min_size as f64;
+        if min_diff > first {
+            return Err(LimiterError::BandAboveMinSize { min_diff, first, min_size });
+        }
+        Ok(())
+    }
+
+    /// Refuses limits like [`check`](Self::check), and a [`queue`](Self::queue) of more places than
+    /// `most`. Limits of a snapshot are only checked, so that an earlier one can be loaded.
+    pub(crate) fn check_new(&self, most: u64) -> Result<(), LimiterError> {
+        self.check(most)?;
+        #[expect(clippy::cast_precision_loss, reason = "not above 2^48")]
+        if self.is_queue() && self.max_diff > most as f64 {
+            return Err(LimiterError::QueueBeyondCapacity { size: self.max_diff, most });
+        }
+        Ok(())
+    }
+
+    /// Returns the minimum width of the error band: a queue of one item is the narrowest limiter
+    /// that makes progress.
+    fn least_band(&self, least: f64) -> f64 {
+        let is_whole = self.samples_per_insert.fract() == 0.0 && self.min_diff.fract() == 0.0;
+        // With whole numbers, a difference that stops one side leaves room for the other side.
+        if is_whole { least - 1.0 } else { least }
+    }
+
+    /// Returns whether these are the limits of a [`queue`](Self::queue).
+    fn is_queue(&self) -> bool {
+        let one = Self::queue(1);
+        let ratio = self.samples_per_insert.to_bits() == one.samples_per_insert.to_bits();
+        let begins = self.min_diff.to_bits() == one.min_diff.to_bits();
+        ratio && begins && self.min_size == one.min_size && self.max_diff.is_finite()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_that_can_never_be_satisfied_are_refused_with_numbers_and_a_remedy() {
+        let refused = [
+            (RateLimiter::ratio(0.0, 10, 5.0), "samples_per_insert is 0"),
+            (RateLimiter::ratio(-2.0, 10, 5.0), "samples_per_insert is -2"),
+            (RateLimiter::ratio(f64::NAN, 10, 5.0), "samples_per_insert is NaN"),
+            (RateLimiter::ratio(f64::INFINITY, 10, 5.0), "samples_per_insert is inf"),
+            (RateLimiter::ratio(1.0, 0, 5.0), "min_size is 0"),
+            (RateLimiter::min_size(0), "min_size is 0"),
+            (RateLimiter::ratio(1.0, 101, 5.0), "min_size is 101"),
+            (RateLimiter::ratio(8.0, 10, 3.0), "6 wide"),
+            (RateLimiter::ratio(8.0, 10, -3.0), "83"),
+            (RateLimiter::band(1.0, 10, f64::NAN, 5.0), "NaN"),
+            (RateLimiter::band(1.0, 10, 5.0, 4.0), "5 to 4"),
+            (RateLimiter::band(1.0, 10, 11.0, 20.0), "11"),
+            (RateLimiter::queue(0), "0 wide"),
+            (RateLimiter::queue(101), "101 places"),
+        ];
+        for (limiter, number) in refused {
+            let error = limiter.check_new(100).unwrap_err().to_string();
+            assert!(error.contains(number), "{error}");
+            assert!(error.contains("; give") || error.contains("; raise"), "{error}");
+        }
+        for limiter in [
+            RateLimiter::queue(1),
+            RateLimiter::queue(100),
+            RateLimiter::band(1.0, 2, 0.0, 200.0),
+            RateLimiter::min_size(100),
+            RateLimiter::ratio(8.0, 100, 8.0),
+            RateLimiter::ratio(0.1, 1, 1.0),
+        ] {
+            limiter.check_new(100).unwrap();
+        }
+        assert!(RateLimiter::queue(101).check(100).is_ok(), "a snapshot may have it");
+    }
+}
