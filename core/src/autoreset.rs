@@ -1,10 +1,7 @@
 //! Autoreset modes: the step in which an environment resets after an end. The reset policy of a
 //! writer, `writer::rows::reset_policy`, decides which rows each mode makes of an end.
 
-use std::fmt;
-use std::str::FromStr;
-
-use thiserror::Error;
+use crate::variant_words::variant_words;
 
 /// Step in which a vector environment resets a sub-environment that ended.
 ///
@@ -24,36 +21,11 @@ pub enum AutoresetMode {
     Disabled,
 }
 
-impl AutoresetMode {
+variant_words! {
     /// Returns `"next_step"`, `"same_step"` or `"disabled"`.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            AutoresetMode::NextStep => "next_step",
-            AutoresetMode::SameStep => "same_step",
-            AutoresetMode::Disabled => "disabled",
-        }
-    }
-}
+    AutoresetMode { NextStep = "next_step", SameStep = "same_step", Disabled = "disabled" }
 
-impl fmt::Display for AutoresetMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-/// A word that names no [`AutoresetMode`].
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("autoreset_mode is `{0}`; use \"next_step\", \"same_step\" or \"disabled\"")]
-pub struct BadAutoresetMode(pub String);
-
-impl FromStr for AutoresetMode {
-    type Err = BadAutoresetMode;
-
-    fn from_str(text: &str) -> Result<Self, BadAutoresetMode> {
-        [AutoresetMode::NextStep, AutoresetMode::SameStep, AutoresetMode::Disabled]
-            .into_iter()
-            .find(|mode| mode.as_str() == text)
-            .ok_or_else(|| BadAutoresetMode(text.to_owned()))
-    }
+    /// A word that names no [`AutoresetMode`].
+    #[error("autoreset_mode is `{0}`; use \"next_step\", \"same_step\" or \"disabled\"")]
+    BadAutoresetMode(pub String)
 }

@@ -60,6 +60,7 @@ mod sampler;
 mod schema;
 mod table;
 mod table_lock;
+mod variant_words;
 mod wait;
 mod writer;
 

@@ -1,12 +1,9 @@
 //! Settings of prioritised draws.
 
-use std::fmt;
-use std::str::FromStr;
-
 use backcast_layout::TableSettings;
-use thiserror::Error;
 
 use crate::error::PriorityError;
+use crate::variant_words::variant_words;
 
 /// Options of draws by priority.
 ///
@@ -110,37 +107,13 @@ pub enum WeightNorm {
     Table,
 }
 
-impl WeightNorm {
+variant_words! {
     /// Returns `"batch"` or `"table"`.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Batch => "batch",
-            Self::Table => "table",
-        }
-    }
-}
+    WeightNorm { Batch = "batch", Table = "table" }
 
-impl fmt::Display for WeightNorm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-/// A word that does not name a [`WeightNorm`].
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("normalize is `{0}`; use \"batch\" or \"table\"")]
-pub struct BadWeightNorm(String);
-
-impl FromStr for WeightNorm {
-    type Err = BadWeightNorm;
-
-    fn from_str(text: &str) -> Result<Self, BadWeightNorm> {
-        [Self::Batch, Self::Table]
-            .into_iter()
-            .find(|norm| norm.as_str() == text)
-            .ok_or_else(|| BadWeightNorm(text.to_owned()))
-    }
+    /// A word that does not name a [`WeightNorm`].
+    #[error("normalize is `{0}`; use \"batch\" or \"table\"")]
+    BadWeightNorm(String)
 }
 
 impl PriorityOptions {

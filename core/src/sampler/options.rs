@@ -1,11 +1,6 @@
 //! Options of a sampler: windows, n-step returns, their treatment at the ends of an episode, the
 //! columns of its batches, and the selector of its rows.
 
-use std::fmt;
-use std::str::FromStr;
-
-use thiserror::Error;
-
 use super::columns::ColumnWindows;
 use super::episodes::WholeEpisodes;
 use super::form::{Form, Sequence};
@@ -14,6 +9,7 @@ use super::selector::Selector;
 use super::state::SamplerState;
 use crate::priority::PriorityOptions;
 use crate::table::LearnedOptions;
+use crate::variant_words::variant_words;
 
 /// Treatment of windows that reach beyond the first or last transition of their episode.
 ///
@@ -37,38 +33,13 @@ pub enum Boundary {
     Clamp,
 }
 
-impl Boundary {
+variant_words! {
     /// Returns `"mask"`, `"reject"` or `"clamp"`.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Boundary::Mask => "mask",
-            Boundary::Reject => "reject",
-            Boundary::Clamp => "clamp",
-        }
-    }
-}
+    Boundary { Mask = "mask", Reject = "reject", Clamp = "clamp" }
 
-impl fmt::Display for Boundary {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-/// A word that names no [`Boundary`].
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("boundary is `{0}`; use \"mask\", \"reject\" or \"clamp\"")]
-pub struct BadBoundary(pub String);
-
-impl FromStr for Boundary {
-    type Err = BadBoundary;
-
-    fn from_str(text: &str) -> Result<Self, BadBoundary> {
-        [Boundary::Mask, Boundary::Reject, Boundary::Clamp]
-            .into_iter()
-            .find(|boundary| boundary.as_str() == text)
-            .ok_or_else(|| BadBoundary(text.to_owned()))
-    }
+    /// A word that names no [`Boundary`].
+    #[error("boundary is `{0}`; use \"mask\", \"reject\" or \"clamp\"")]
+    BadBoundary(pub String)
 }
 
 /// Seed, windows and n-step returns of a sampler: the options that are plain numbers.
@@ -166,7 +137,8 @@ impl SamplerOptions {
         Self::seeded(rand::random())
     }
 
-    /// Adds windows of `h` transitions that end with the drawn one: arrays `[B, h, ...]`.
+    /// Draws a window of `h` transitions that ends with the drawn one, instead of that one alone.
+    /// Its arrays are `[B, h, ...]`. Adds `mask`, `[B, h]`: where there is a transition.
     #[must_use]
     pub fn history(mut self, h: u32) -> Self {
         self.draws.history = Some(h);
