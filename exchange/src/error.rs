@@ -18,8 +18,8 @@ pub enum ExportError {
          `overwrite=True`)"
     )]
     Exists { path: PathBuf },
-    /// The path holds a file or folder that no export of this format wrote. Overwriting does not
-    /// replace it.
+    /// The path holds what is never overwritten: a folder where the format is a file, a file where
+    /// it is a folder, or a folder with entries that a Minari dataset does not have.
     #[error("{path} is not replaced: {why}; choose another path, or move away what is there")]
     NotReplaced { path: PathBuf, why: String },
     /// The path ends in a slash, but the format is a file.

@@ -192,8 +192,8 @@ impl<'a, 'p> RowReader<'a, 'p> {
         self.ahead.push_back(rows);
     }
 
-    /// Picks the lane to read next: the one that is overwritten soonest at its writer's pace so
-    /// far, else the first.
+    /// Picks the unread lane whose next row is overwritten soonest, at its writer's pace since the
+    /// export began. Picks the first unread lane if no writer has published rows since then.
     fn next_lane(&self) -> Option<u32> {
         let mut unread = (0..).zip(&self.lanes).filter(|(_, lane)| !lane.is_read());
         let first = unread.clone().next()?;

@@ -392,7 +392,7 @@ fn rows_that_were_dropped_leave_the_copy_on_disk_without_a_new_row() {
         assert!(!following.inspect().is_behind(), "{mode:?}");
         assert_eq!(content(&load(&place, &store, &name)), content(&ring), "{mode:?}");
 
-        // Dropped while no follower runs.
+        // The next follower also removes rows that were dropped while none ran.
         drop(following);
         ring.clear().unwrap();
         let mut following = follow(&ring);

@@ -262,7 +262,8 @@ pub(crate) fn autoreset_mode_of(
         .map_err(|_| Failure::new(class, format!("autoreset_mode is '{text}'; give {CHOICE}")))
 }
 
-/// Reads the axes of a shape: a number, or a sequence of numbers. Returns `None` for anything else.
+/// Reads the axes of a shape: an integer or a sequence of integers, each within the range of `T`.
+/// Returns `None` for anything else.
 pub(crate) fn axes_of<T: TryFrom<i128>>(given: &Bound<'_, PyAny>) -> PyResult<Option<Vec<T>>> {
     let Ok(lone) = given.extract::<Argument<i128>>();
     let numbers: Option<Vec<Argument<i128>>> = match lone {

@@ -91,7 +91,8 @@ pub struct Geometry {
     pub low_bytes: u64,
 }
 
-/// Largest unit of the size of `ring.low`, which is never on huge pages.
+/// Largest number of bytes to whose multiple the size of `ring.low` is rounded up. Larger pages do
+/// not change its size.
 const LOW_ALIGN: u64 = 4096;
 
 impl Geometry {

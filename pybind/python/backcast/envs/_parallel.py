@@ -124,7 +124,7 @@ class ParallelTradingEnv(Rebuilt, ParallelEnv):
 
     def _known(self, agent: str) -> str:
         if agent not in self._action_spaces:
-            # Refuses it in the words of the native calls.
+            # Raises the native error for an unknown agent.
             self._market.action_form(agent)
         return agent
 

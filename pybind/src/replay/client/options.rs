@@ -97,7 +97,7 @@ impl DaemonOptions {
         self.memfd
     }
 
-    /// Mode in which the daemon saves the ring, or None for that of its settings.
+    /// Mode in which the daemon saves the ring; None if the daemon's settings decide.
     #[getter]
     fn persist(&self) -> Option<String> {
         self.persist.map(|mode| mode.to_string())

@@ -97,7 +97,7 @@ impl RateLimiter {
         Ok(Self { limits, required })
     }
 
-    /// Returns limits that are all required of a ring.
+    /// Returns a limiter of which `ReplayBuffer.attach` compares every limit with the ring's.
     pub(super) fn whole(limits: CoreRateLimiter) -> Result<Self, Failure> {
         let (least, most) = limits.error_band();
         let has_ratio = least.is_finite() || most.is_finite();
