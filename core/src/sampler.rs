@@ -1,6 +1,7 @@
 //! Samplers: draw batches of transitions, sequences or whole episodes from a ring.
 
 mod batch;
+mod boundary;
 mod columns;
 mod draw;
 mod eligibility;
@@ -32,6 +33,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::batch::{Batch, BatchBuffers, BatchMut};
+pub use self::boundary::{BadBoundary, Boundary};
 pub use self::columns::{ColumnWindow, ColumnWindows};
 pub use self::episodes::{EpisodeLayout, WholeEpisodes};
 pub use self::form::{Form, Sequence};
@@ -41,7 +43,7 @@ pub use self::gather::GatherTarget;
 pub use self::hindsight::{GoalStrategy, Hindsight};
 pub use self::hooks::Goals;
 use self::hooks::Hooks;
-pub use self::options::{BadBoundary, Boundary, SamplerOptions};
+pub use self::options::SamplerOptions;
 pub use self::plan::{Arena, Axis, BatchPlan, View};
 pub use self::pool::{ArenaBlock, ArenaPool};
 pub use self::prefetcher::{Batches, BatchesOptions};

@@ -1,8 +1,9 @@
 //! The form of what is drawn: transitions, sequences, or whole episodes.
 
+use super::boundary::Boundary;
 use super::columns::{ColumnWindow, ColumnWindows, SelectedColumns};
 use super::episodes::WholeEpisodes;
-use super::options::{Boundary, SamplerOptions};
+use super::options::SamplerOptions;
 use super::selector::Selector;
 use crate::error::FormError;
 use crate::priority::PriorityOptions;

@@ -11,7 +11,8 @@
 //!   compute (n-step returns) or fill (masks, flags);
 //! - [`inspect`]: reads the row headers around an irregular item, and draws it again if no
 //!   transition starts there;
-//! - [`scalar`]: copies one irregular item;
+//! - [`irregular_item`]: copies one item that a mask, a repeated or a final observation makes
+//!   irregular;
 //! - [`fill`]: takes micro-batches through these steps, and draws items again whose rows a writer
 //!   overwrites meanwhile;
 //! - [`learned`]: joins the values that learners attached to the rows;
@@ -22,12 +23,12 @@ mod arena_writer;
 mod fill;
 mod finder;
 mod inspect;
+mod irregular_item;
 mod learned;
 mod micro_batch;
 mod points;
 mod request;
 mod rows;
-mod scalar;
 mod select;
 
 use self::arena_writer::Scratch;

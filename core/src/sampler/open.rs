@@ -5,6 +5,7 @@ use std::sync::Arc;
 use backcast_layout::{ClaimedReader, DType, Role, SegmentError};
 
 use super::Sampler;
+use super::boundary::Boundary;
 use super::columns::SelectedColumns;
 use super::eligibility::StartIndex;
 use super::episodes::EpisodeLayout;
@@ -13,7 +14,7 @@ use super::gate::Gate;
 use super::gather::Gather;
 use super::hindsight::GoalDraws;
 use super::hooks::Hooks;
-use super::options::{Boundary, DrawOptions, SamplerOptions};
+use super::options::{DrawOptions, SamplerOptions};
 use super::plan::{NStep, Summed};
 use super::plans::BatchPlans;
 use super::selection::{DrawnWindows, Selection};

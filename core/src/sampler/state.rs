@@ -1,9 +1,10 @@
 //! The state of a sampler: its position in the stream of draws, to continue in another process.
 
+use super::boundary::Boundary;
 use super::columns::ColumnWindows;
 use super::form::Form;
 use super::hindsight::Hindsight;
-use super::options::{Boundary, SamplerOptions};
+use super::options::SamplerOptions;
 use super::selector::Selector;
 use crate::table::LearnedOptions;
 

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use super::options::Boundary;
+use super::boundary::Boundary;
 use crate::row_flags::{FINAL, GAP, transition_starts};
 use crate::row_header::RowHeader;
 

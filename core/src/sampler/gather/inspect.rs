@@ -13,8 +13,8 @@ use crate::error::SampleError;
 use crate::index::RowIndex;
 use crate::row_flags::FINAL;
 use crate::row_header::RowHeader;
+use crate::sampler::boundary::Boundary;
 use crate::sampler::eligibility::{Candidate, MAX_REJECTIONS};
-use crate::sampler::options::Boundary;
 use crate::sampler::plan::ColumnSegment;
 use crate::sampler::window::{RowHeaders, Window};
 

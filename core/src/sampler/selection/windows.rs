@@ -1,11 +1,12 @@
 //! Windows of drawn transitions: which are refused, and why nothing could be drawn.
 
 use crate::error::{FormError, SampleError};
+use crate::sampler::boundary::Boundary;
 use crate::sampler::columns::SelectedColumns;
 use crate::sampler::eligibility::Eligibility;
 use crate::sampler::episodes::WholeEpisodes;
 use crate::sampler::form::{Form, Sequence};
-use crate::sampler::options::{Boundary, DrawOptions};
+use crate::sampler::options::DrawOptions;
 use crate::sampler::window::{RowHeaders, StartRule, Window, WindowExtent};
 
 /// Windows that a sampler asks for, and which of them may be drawn.

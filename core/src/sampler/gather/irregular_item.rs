@@ -1,4 +1,4 @@
-//! The scalar path: copies one irregular item into the arenas of a batch.
+//! Copies one irregular item into the arenas of a batch: its masks, and what stands in masked places.
 
 use backcast_layout::protocol::Words;
 
