@@ -117,9 +117,9 @@ def test_jax_gets_copies_of_the_arrays_of_every_batch() -> None:
     assert done.stdout == "as registered\n", done.stderr
 
 
-def test_tensors_of_a_batch_need_pytorch() -> None:
-    try:
-        import torch  # noqa: F401
-    except ImportError:
-        with pytest.raises(bc.errors.MissingExtraError, match=r"backcast\.torch"):
-            batch().to_torch()
+def test_tensors_of_a_batch_need_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("backcast.torch")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(bc.errors.MissingExtraError, match=r"backcast\.torch"):
+        batch().to_torch()

@@ -6,12 +6,14 @@ row of a list is the reference.
 
 import inspect
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import backcast as bc
 import numpy as np
 import pytest
 from numpy.typing import ArrayLike
+from other_threads import others_run
 
 DTYPES = ("bool", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8")
 FORMS: dict[str, Callable[[np.generic], object]] = {
@@ -173,13 +175,16 @@ def test_lanes_are_written_each_from_its_own_row() -> None:
 
 
 def test_a_large_append_is_copied_with_the_interpreter_released() -> None:
-    frames = np.random.default_rng(0).integers(0, 256, (16, 84, 84), dtype=np.uint8)
+    frames = np.random.default_rng(0).integers(0, 256, (16, 210, 160, 3), dtype=np.uint8)
     quiet = np.zeros(16, bool)
-    with bc.ReplayBuffer.create(None, {"obs": ("u1", (84, 84))}, capacity=64, lanes=16) as buf:
+    schema = {"obs": ("u1", (210, 160, 3))}
+    with bc.ReplayBuffer.create(None, schema, capacity=64, lanes=16) as buf:
         writer = buf.writer(lanes=16, autoreset_mode="next_step")
         writer.append(obs=frames, terminated=quiet, truncated=quiet)
         for lane in range(16):
             assert (buf.rows(lane, 0, 1)["obs"][0] == frames[lane]).all()
+        append = partial(writer.append, obs=frames, terminated=quiet, truncated=quiet)
+        assert others_run(append, times=5_000)
 
 
 def test_kept_indices_do_not_change() -> None:

@@ -41,9 +41,9 @@ def test_a_module_has_no_other_attributes() -> None:
 @pytest.mark.parametrize("name", ["append", "add", "extend", "push", "put", "insert", "store"])
 def test_a_buffer_says_who_appends(buf: Any, name: str) -> None:  # noqa: ANN401
     assert not hasattr(buf, name)
-    with pytest.raises(AttributeError, match=rf"'{name}'"):
+    with pytest.raises(AttributeError, match=rf"'{name}'.*\bbuf\.writer\(\)"):
         getattr(buf, name)
-    with pytest.raises(AttributeError, match=r"'nothing'"):
+    with pytest.raises(AttributeError, match=r"'nothing'$"):
         _ = buf.nothing
 
 

@@ -154,18 +154,19 @@ def defaults(name: str) -> Iterator[tuple[str, Any, Any]]:
     """
     signature = inspect.signature(CALLABLES[name])
     [documented] = sections(CALLABLES[name]).get("parameters", [[]])
-    for parameter in documented:
-        real = getattr(signature.parameters.get(parameter.name), "default", None)
-        if parameter.default is not None and isinstance(real, bool | int | float | str):
-            yield parameter.name, parameter.default, real
+    # An entry of two parameters documents two defaults: `alpha, eps : float, default 1 and 2`.
+    for default, entry in itertools.groupby(documented, lambda parameter: parameter.default):
+        for parameter, value in zip(entry, itertools.cycle((default or "").split(" and "))):
+            real = getattr(signature.parameters.get(parameter.name), "default", None)
+            if default is not None and isinstance(real, bool | int | float | str):
+                yield parameter.name, value, real
 
 
 @pytest.mark.parametrize("name", WITH_SIGNATURE)
 def test_documented_defaults_are_those_of_the_signature(name: str) -> None:
     for parameter, documented, real in defaults(name):
-        # An entry of two parameters documents two defaults: `alpha, eps : float, default 1 and 2`.
-        values = [ast.literal_eval(value) for value in documented.split(" and ")]
-        assert real in values, f"{parameter} is {real!r}, and {documented} in the docs"
+        value = ast.literal_eval(documented)
+        assert real == value, f"{parameter} is {real!r}, and {documented} in the docs"
 
 
 def test_many_defaults_are_documented() -> None:

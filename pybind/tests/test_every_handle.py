@@ -11,6 +11,7 @@ import pickle
 import re
 import signal
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
@@ -44,9 +45,9 @@ class Kind:
     uses: dict[str, Callable[[Any], object]]
     """Every use that needs an open handle."""
     once_closed: str
-    """Method that makes another handle, as the error of a closed one names it; or empty."""
+    """Words of a closed handle's error that say how to get another."""
     unless_pickled: str | None = None
-    """Class to pickle instead of this one; None if this one can be pickled."""
+    """Words of the error that say what to do instead of pickling; None if it can be pickled."""
     copied_by_forks: bool = False
     """Whether a forked child has a copy of its own, which it may use."""
 
@@ -85,7 +86,7 @@ KINDS: dict[str, Kind] = {
             "resize": lambda b: b.resize(10_000),
             "copy": copy.copy,
         },
-        "",
+        "attach",
     ),
     "Writer": Kind(
         lambda buf, panel: buf.writer(),
@@ -152,10 +153,10 @@ KINDS: dict[str, Kind] = {
             "stalls": lambda r: r.stalls,
         },
         "`lease`",
-        "",
+        "copy the arrays",
     ),
     "Panel": Kind(
-        lambda buf, panel: copy.copy(panel),
+        lambda buf, panel: pickle.loads(pickle.dumps(panel)),
         r"panel 'prices', 2 tickers \(0 macro\), 8 days 2024-01-01 to 2024-01-08, 5 columns",
         {
             "values": lambda p: p.values,
@@ -167,7 +168,7 @@ KINDS: dict[str, Kind] = {
             "describe": lambda p: p.describe(),
             "copy": copy.copy,
         },
-        "",
+        "attach",
     ),
     "Params": Kind(
         lambda buf, panel: params_of(buf),
@@ -181,7 +182,7 @@ KINDS: dict[str, Kind] = {
             "versions": lambda p: p.versions,
             "stats": lambda p: p.stats(),
         },
-        "",
+        "attach",
     ),
     "types.ParamsView": Kind(
         lambda buf, panel: params_of(buf).view(),
@@ -201,13 +202,13 @@ KINDS |= {
         lambda buf, panel: envs.PortfolioVectorEnv(panel, 3),
         r"3 portfolios of 2 tickers, autoreset_mode 'next_step', days 0 to 7",
         ENV_USES,
-        "",
+        "make a new one",
     ),
     "envs.PortfolioEnv": Kind(
         lambda buf, panel: envs.PortfolioEnv(panel, tickers=["AAA"], days=(2, 8)),
         r"1 portfolio of 1 ticker, autoreset_mode 'disabled', days 2 to 7",
         ENV_USES,
-        "",
+        "make a new one",
     ),
 }
 
@@ -217,7 +218,7 @@ KINDS |= {
         r"3 markets of 1 symbol with 100 agents, discrete actions, 1 ticks a step, "
         r"autoreset_mode 'next_step'",
         ENV_USES,
-        "",
+        "make a new one",
         copied_by_forks=True,
     ),
     "envs.TradingEnv": Kind(
@@ -225,7 +226,7 @@ KINDS |= {
         r"1 market of 1 symbol with 100 agents, target actions, 2 ticks a step, "
         r"autoreset_mode 'disabled'",
         ENV_USES,
-        "",
+        "make a new one",
         copied_by_forks=True,
     ),
 }
@@ -298,16 +299,21 @@ def test_a_closed_handle_says_so_and_closes_again(scene: Scene, name: str) -> No
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_a_handle_goes_with_its_last_reference(scene: Scene, name: str) -> None:
+def test_a_handle_goes_with_its_last_reference(scene: Scene, place: Path, name: str) -> None:
     def held() -> list[object]:
+        gc.collect()
         stats = scene.buf.stats()
         lanes = [lane["held"] for lane in stats["lane_stats"]]
-        return [lanes, [reader["slot"] for reader in stats["readers"]], stats["pins"]]
+        slots = [reader["slot"] for reader in stats["readers"]]
+        mapped = Path("/proc/self/maps").read_text().count(str(place))
+        kinds = Counter(map(type, gc.get_objects()))
+        ours = {kind: n for kind, n in kinds.items() if "backcast" in str(kind.__module__)}
+        return [lanes, slots, stats["pins"], mapped, ours]
 
     before = held()
     again = KINDS[name].make(scene.buf, scene.panel)
+    assert held() != before
     del again
-    gc.collect()
     assert held() == before
 
 
@@ -402,7 +408,7 @@ def test_handles_of_one_process_name_the_alternative(
     with pytest.raises(bc.errors.ArgumentTypeError) as raised:
         how(scene.handles[name])
     instead = KINDS[name].unless_pickled
-    assert instead is not None
+    assert instead
     assert missing(raised.value, [instead]) == []
 
 

@@ -476,7 +476,7 @@ def test_a_limiter_is_of_its_process_and_its_ring() -> None:
         )
         ways: list[Callable[[object], object]] = [pickle.dumps, copy.copy, copy.deepcopy]
         for how in ways:
-            with pytest.raises(ArgumentTypeError, match=r"buf.limiter|attach|limiter"):
+            with pytest.raises(ArgumentTypeError, match=r"\bpickle the ReplayBuffer\b"):
                 how(found)
     with pytest.raises(ClosedError):
         buf.limiter  # noqa: B018 - what is tested

@@ -95,6 +95,8 @@ with warnings.catch_warnings(record=True) as seen:
         return [one for one in list(seen) if one.category is bc.errors.WaitWarning]
     while len(told()) < len(waits) and all(thread.is_alive() for thread in threads):
         threading.Event().wait(0.01)
+    # A wait that warns again does so at its next check, or after 10 seconds more.
+    threads[0].join(11)
     for handle in handles: handle.close()
     for thread in threads: thread.join()
 """

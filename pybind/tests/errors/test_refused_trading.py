@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -242,5 +243,7 @@ def test_a_refused_step_changes_nothing() -> None:
 def test_a_single_environment_is_told_without_numbers() -> None:
     env = TradingEnv(**SHORT)
     env.reset(seed=1)
-    with pytest.raises(EnvError, match=r"\baction\b.*\b7\b"):
+    with pytest.raises(EnvError, match=r"\baction\b.*\b7\b") as raised:
         env.step(7)
+    # The action and its range, and no number of an environment.
+    assert re.findall(r"\d+", str(raised.value)) == ["7", "0", "2"]

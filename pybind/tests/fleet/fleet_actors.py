@@ -1,4 +1,4 @@
-"""Actors of the tests, which their processes import; most send reports of their progress."""
+"""Actor functions of the fleet's tests. Each actor process imports this module."""
 
 from __future__ import annotations
 
@@ -72,9 +72,14 @@ def never_look_at_the_flag(context: Context, folder: str) -> None:
         Path(folder, "interrupted").touch()
 
 
-def refuse_to_stop(context: Context) -> None:
+def refuse_to_stop(context: Context, folder: str | None = None) -> None:
+    """Ignore SIGTERM; make a file in the folder, and another when the fleet stops."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     context.report(length=0)
+    if folder is not None:
+        Path(folder, f"refuses-{context.rank}").touch()
+        context.wait()
+        Path(folder, f"asked-{context.rank}").touch()
     threading.Event().wait()
 
 

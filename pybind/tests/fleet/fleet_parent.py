@@ -27,7 +27,7 @@ def main() -> None:
     buf = bc.ReplayBuffer.create(name, columns, capacity=100, lanes=2)
     try:
         with bc.Fleet(
-            actor, 2, args=tuple(args), name=f"{name}-reports", buffer=buf, stop_timeout=3.0
+            actor, 2, args=tuple(args), name=f"{name}-reports", buffer=buf, stop_timeout=1_000
         ) as fleet:
             pids = [actor["pid"] for actor in fleet.stats()["actors"]]
             guardian = fleet._supervisor.guardian_pid  # type: ignore[union-attr]

@@ -57,8 +57,13 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], list[str]]] = {
 
 @pytest.mark.parametrize(("given", "builtin", "words"), REFUSED.values(), ids=REFUSED)
 def test_a_fleet_is_refused_before_a_process_starts(
-    given: dict[str, Any], builtin: type[Exception], words: list[str], place: Path
+    given: dict[str, Any],
+    builtin: type[Exception],
+    words: list[str],
+    place: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("a process started"))
     arguments = {"actor": actors.until_stopped} | given
     with pytest.raises(bc.errors.ArgumentError) as raised:
         bc.Fleet(**arguments)

@@ -231,9 +231,26 @@ def test_ctrl_c_ends_every_wait_for_a_stopped_process(
         child.stdin.write("\n")
         child.stdin.flush()
         assert child.stdout.readline() == "calls\n"
+        # The wait polls: only it sleeps this often.
+        before = sleeps(child.pid)
+        for _ in range(1_000_000):
+            if sleeps(child.pid) >= before + 50:
+                break
+            assert child.poll() is None
+        else:
+            pytest.fail("it does not wait")
         child.send_signal(signal.SIGINT)
-        out, err = child.communicate(timeout=60)
+        # Without an interrupt the waits last 60 s or longer. That of a snapshot lasts 5 s, and the
+        # snapshot is saved then.
+        out, err = child.communicate(timeout=30)
         assert out == "interrupted\n", err
+        assert not bc.list_snapshots("held", store=tmp_path)
+
+
+def sleeps(pid: int) -> int:
+    """Return how often the main thread of a process has slept."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.split("\nvoluntary_ctxt_switches:")[1].split()[0])
 
 
 def test_a_daemon_saves_without_a_locked_table_says_so_and_ends(
