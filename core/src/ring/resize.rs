@@ -329,6 +329,24 @@ mod tests {
     }
 
     #[test]
+    fn a_ring_whose_writers_have_not_followed_a_resize_is_waited_for_too() {
+        let (_dir, base) = place();
+        let ring = ring(&base, 200, 2, LanePolicy::default());
+        let _writer = writer_of(&ring, 2);
+        let resized = ring.resize(2_000, NOT_AT_ALL, &mut on).unwrap();
+        assert_eq!(resized.lanes_waiting, [0, 1]);
+        let other = Ring::attach_in(&base, "grows").unwrap();
+        for ring in [&ring, &other] {
+            let wait = |size| ring.wait_for(size, NOT_AT_ALL);
+            assert!(matches!(wait(1_998), Err(crate::WaitError::TimedOut { .. })));
+            assert!(matches!(
+                wait(1_999),
+                Err(crate::WaitError::Never { capacity: 2_000, most: 1_998, .. })
+            ));
+        }
+    }
+
+    #[test]
     fn draws_do_not_depend_on_a_resize() {
         let (_dir, base) = place();
         let ring = ring(&base, 600, 3, LanePolicy::default());

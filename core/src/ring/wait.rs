@@ -25,10 +25,19 @@ impl Ring {
     /// there are not enough. Fails without a wait if the ring can never hold so many.
     pub fn wait_for(&self, min_size: u64, timeout: Option<Duration>) -> Result<u64, WaitError> {
         // All lanes of a ring that is being resized become as large as the largest.
-        let capacities = (0..self.lanes()).filter_map(|lane| self.lane_capacity_of(lane));
-        let (largest, lanes) = (capacities.max().unwrap_or(0), u64::from(self.lanes()));
+        let largest_lane =
+            || (0..self.lanes()).filter_map(|lane| self.lane_capacity_of(lane)).max().unwrap_or(0);
+        let (mut largest, lanes) = (largest_lane(), u64::from(self.lanes()));
         // The newest row of a lane has no successor: waiting for it too would never end.
-        let (capacity, most) = (largest * lanes, largest.saturating_sub(1) * lanes);
+        let most_of = |lane_capacity: u64| lane_capacity.saturating_sub(1) * lanes;
+        if min_size > most_of(largest)
+            && let Ok(pending) = self.store().pending_resize()
+        {
+            // A resize that waits for the writers of all lanes has enlarged none yet. This handle
+            // may not have seen one that is finished.
+            largest = largest_lane().max(pending.map_or(0, |pending| pending.lane_capacity));
+        }
+        let (capacity, most) = (largest * lanes, most_of(largest));
         if min_size > most {
             return Err(WaitError::Never { want: min_size, capacity, most });
         }

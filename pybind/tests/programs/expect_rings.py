@@ -143,10 +143,6 @@ def wait(world: World, step: Step, ring: Ring) -> Expect | None:
         have, needed = len(ring.drawable()), step["min_size"]
         if needed > sum((lane.grown or lane.capacity) - 1 for lane in ring.lanes):
             return Expect("ArgumentError")
-        if needed > ring.most:
-            # KNOWN: until the writers of all lanes follow a resize, a wait is refused by the old
-            # capacity.
-            return Expect("WaitTimeoutError", perhaps=("ArgumentError",))
     return Expect(values={"have": have}) if have >= needed else Expect("WaitTimeoutError")
 
 
