@@ -69,6 +69,8 @@ pub const MAX_BATCH: usize = 1 << 24;
 /// Draws batches of transitions, uniform over the ring's transitions and not over its lanes, or as
 /// a [`Selector`] says.
 ///
+/// A sampler can move to another thread. Several threads draw with a sampler each.
+///
 /// Equal seeds on equal data give equal batches, in any process and language. A batch that is
 /// dropped leaves the memory of its rows to the next one of the same size, so that a training loop
 /// maps no new memory. Its columns and its index are small allocations of every batch. The memory

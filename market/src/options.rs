@@ -12,7 +12,7 @@ use thiserror::Error;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NanPolicy {
-    /// Refuses the file, with the row and column of the first missing number.
+    /// Refuses the file, with the row and column of the first missing number. The default.
     #[default]
     Refuse,
     /// Treats the row as absent: the ticker is masked on that day.

@@ -16,7 +16,7 @@ pub const UNK: &str = "<UNK>";
 /// Behaviour of a frozen tokenizer on an unknown name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UnknownTicker {
-    /// Fails with an error that names the ticker.
+    /// Fails with an error that names the ticker. The default.
     #[default]
     Error,
     /// Uses the token of [`UNK`], which freezing adds after all others.

@@ -7,7 +7,7 @@ use crate::variant_words::variant_words;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum NoLearner {
-    /// The writer waits, and reports the wait after 10 s.
+    /// The writer waits, and reports the wait after 10 s. The default.
     #[default]
     Wait,
     /// The writer appends as if the limiter allowed it.
@@ -30,7 +30,7 @@ variant_words! {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum NoWriter {
-    /// The draw waits, and reports the wait after 10 s.
+    /// The draw waits, and reports the wait after 10 s. The default.
     #[default]
     Wait,
     /// The draw takes what the ring has, as if the limiter allowed it.

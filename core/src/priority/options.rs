@@ -99,7 +99,7 @@ impl Beta {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum WeightNorm {
-    /// The largest weight of the batch.
+    /// The largest weight of the batch. The default.
     #[default]
     Batch,
     /// The largest weight that any row of the table has now. While the smallest priority of the

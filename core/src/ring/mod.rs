@@ -209,7 +209,8 @@ impl Ring {
         self.lane_capacity() * u64::from(self.lanes())
     }
 
-    /// Returns the transitions that can be drawn. O(lanes).
+    /// Returns the transitions that can be drawn. The newest row of an episode that goes on is none
+    /// before its successor is appended. O(lanes).
     #[must_use]
     pub fn len(&self) -> u64 {
         (0..self.lanes()).map(|lane| self.transitions(lane)).sum()

@@ -15,7 +15,7 @@ use crate::wait::Wait;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OnUnlinked {
     /// Go on, and warn once: a `tracing` event, [`Ring::notices`], [`Ring::take_unlinked`], and
-    /// [`WaitReport::Unlinked`](crate::WaitReport::Unlinked) of a call that waits.
+    /// [`WaitReport::Unlinked`](crate::WaitReport::Unlinked) of a call that waits. The default.
     #[default]
     Warn,
     /// Fail, before anything is written or drawn.

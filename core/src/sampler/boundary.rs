@@ -12,7 +12,7 @@ use crate::variant_words::variant_words;
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Boundary {
     /// Every transition may be drawn. Places beyond the ends have a false mask, and are zero,
-    /// except for two that [`copy`](crate::SamplerOptions::copy) describes.
+    /// except for two that [`copy`](crate::SamplerOptions::copy) describes. The default.
     #[default]
     Mask,
     /// Only transitions whose whole history and future lie in the episode are drawn; every mask is

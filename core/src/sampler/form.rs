@@ -14,7 +14,7 @@ use crate::priority::PriorityOptions;
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Form {
-    /// Single transitions, with the history and the future that were asked for.
+    /// Single transitions, with the history and the future that were asked for. The default.
     #[default]
     Transitions,
     /// Sequences from a start on.

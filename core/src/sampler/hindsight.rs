@@ -17,7 +17,7 @@ use crate::schema::{Schema, USER};
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum GoalStrategy {
-    /// Goals that the drawn transition or a later one of its episode achieved.
+    /// Goals that the drawn transition or a later one of its episode achieved. The default.
     #[default]
     Future,
     /// The goal that the last transition of the episode achieved.

@@ -30,7 +30,7 @@ use crate::table::TableOptions;
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Selector {
-    /// Draws uniformly over all transitions, with replacement.
+    /// Draws uniformly over all transitions, with replacement. The default.
     #[default]
     Uniform,
     /// Draws in proportion to priorities, with replacement.
@@ -60,7 +60,7 @@ pub enum Selector {
     /// transition of it uniformly.
     LaneStrata,
     /// Draws without replacement: in each pass a row goes to one of the samplers that name the
-    /// table.
+    /// table. With [`TableOptions::consume`] each transition is drawn once, as from a queue.
     Table(TableOptions),
 }
 

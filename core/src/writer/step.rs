@@ -112,8 +112,9 @@ impl<'a> StepColumns<'a> {
         Ok(self)
     }
 
-    /// Adds a final observation column. Give all of role obs, in schema order. Only the rows of
-    /// lanes that end are read.
+    /// Adds a final observation column. Give all of role obs, in schema order. A step in which a
+    /// lane ends needs them with autoreset mode same-step or disabled; other steps may have them.
+    /// Only the rows of lanes that end are read.
     pub fn with_final<T: Element>(
         mut self,
         name: &str,

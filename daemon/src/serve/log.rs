@@ -16,7 +16,7 @@ use tracing_subscriber::{Registry, fmt};
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LogFormat {
-    /// Text for people.
+    /// Text for people. The default.
     #[default]
     Text,
     /// One JSON object per line.
@@ -31,7 +31,7 @@ pub(crate) enum Level {
     Error,
     /// Problems that need attention.
     Warn,
-    /// Changes of objects: created, resized, saved, loaded, evicted, removed.
+    /// Changes of objects: created, resized, saved, loaded, evicted, removed. The default.
     #[default]
     Info,
     /// Also every refusal.

@@ -11,7 +11,7 @@ use super::{
 /// Place of a sub-environment in its life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum EpisodePhase {
-    /// The sub-environment was never reset.
+    /// The sub-environment was never reset. The default.
     #[default]
     New,
     /// An episode is running.

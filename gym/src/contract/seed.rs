@@ -15,7 +15,7 @@ const ENV_GAMMA: u64 = 0xD1B5_4A32_D192_ED03;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ResetSeed<'a> {
     /// Continues every stream. A stream that was never seeded began with the configured seed, or
-    /// with a random one.
+    /// with a random one. The default.
     #[default]
     Keep,
     /// Sub-environment `i` starts the stream of seed `s + i` (wrapping), as in Gymnasium.

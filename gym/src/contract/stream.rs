@@ -14,7 +14,7 @@ pub(super) const GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
 choice!(
     /// Source of random numbers.
     Generator, "generator", {
-        /// Counter-based, 64 bits of seed.
+        /// Counter-based, 64 bits of seed. The default.
         #[default]
         SplitMix64 = "splitmix64",
         /// `std::mt19937` of C++, 32 bits of seed, with the distributions of GNU's C++ library.

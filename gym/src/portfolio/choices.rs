@@ -5,7 +5,7 @@ use crate::contract::choice;
 choice!(
     /// Price of the day at which an order is filled.
     Bidding, "bidding", {
-        /// The close. Also written `deterministic`, as in `fast_finrl`.
+        /// The close. Also written `deterministic`, as in `fast_finrl`. The default.
         #[default]
         Default = "default" or "deterministic",
         /// A price drawn uniformly from low to high.
@@ -19,7 +19,7 @@ choice!(
 choice!(
     /// Price of the day that is compared with the stop-loss limit of a holding.
     StopLossPrice, "stop_loss_calculation", {
-        /// The close.
+        /// The close. The default.
         #[default]
         Close = "close",
         /// The low.
@@ -31,7 +31,7 @@ choice!(
     /// Fate of a holding whose ticker has its last row before the panel ends.
     Delisting, "delisting", {
         /// The holding becomes cash at the close of that day, after the day's orders, without a
-        /// fee.
+        /// fee. The default.
         #[default]
         Settle = "settle",
         /// The holding is kept and cannot be sold. From then on it is valued at the close of its
@@ -45,6 +45,7 @@ choice!(
     StopLossDay, "stop_loss_day", {
         /// Day `d`, right after the orders: no look-ahead. With [`StopLossPrice::Low`], a holding
         /// bought or added to on `d` is left out, since the low may be older than the purchase.
+        /// The default.
         #[default]
         Same = "same",
         /// Day `d + 1`, before anything of it is observed. This is look-ahead: cash and shares then
@@ -60,7 +61,7 @@ choice!(
 choice!(
     /// Price of the day at which `total_asset` values holdings.
     Valuation, "valuation", {
-        /// The open, which the agent knows.
+        /// The open, which the agent knows. The default.
         #[default]
         Open = "open",
         /// The close, which is look-ahead.

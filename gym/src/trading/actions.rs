@@ -9,7 +9,7 @@ pub(super) const MAX_NUMBERS: usize = 4;
 choice!(
     /// Meaning of an action for one symbol.
     ActionScheme, "actions", {
-        /// Sell, hold or buy `order_size` shares at the market: [`DiscreteAction`].
+        /// Sell, hold or buy `order_size` shares at the market: [`DiscreteAction`]. The default.
         #[default]
         Discrete = "discrete",
         /// Sell, hold, buy, offer, bid, cancel: market orders, and post-only orders at the touch.

@@ -23,7 +23,7 @@ choice!(
     /// Features that an observation has for each symbol.
     FeatureChoice, "features", {
         /// 40 features that do not depend on the price level:
-        /// [`NormalisedFeatures`](backcast_sim::NormalisedFeatures).
+        /// [`NormalisedFeatures`](backcast_sim::NormalisedFeatures). The default.
         #[default]
         Normalised = "normalised",
         /// 55 features in currency and per cent: [`FullFeatures`](backcast_sim::FullFeatures).
@@ -34,7 +34,7 @@ choice!(
 choice!(
     /// Episode seeds to draw from. The two sets are disjoint.
     SeedSpace, "seed_space", {
-        /// Even episode seeds.
+        /// Even episode seeds. The default.
         #[default]
         Train = "train",
         /// Odd episode seeds.

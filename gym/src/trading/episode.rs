@@ -10,7 +10,7 @@ const LEVELS: usize = 16;
 choice!(
     /// Price at which positions are valued.
     MarkPrice, "mark", {
-        /// The mid-price.
+        /// The mid-price. The default.
         #[default]
         Mid = "mid",
         /// The prices at which the book would take the position now, without fees. Shares beyond

@@ -97,7 +97,7 @@ impl fmt::Debug for RewardFactory {
 choice!(
     /// Unit of a change of equity in a reward.
     RewardScale, "scale", {
-        /// Fraction of the equity at the start of the episode.
+        /// Fraction of the equity at the start of the episode. The default.
         #[default]
         InitialEquity = "initial_equity",
         /// Currency units.

@@ -15,7 +15,7 @@ const MIN_THREADED_BYTES: usize = 1 << 20;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TransitionLayout {
     /// `[S, B]`: for each ticker that occurs, then each macro ticker, all samples. Samples without
-    /// the ticker are zeros and masked.
+    /// the ticker are zeros and masked. The default.
     #[default]
     Ticker,
     /// `[B, S]`: for each sample its own tickers, then the macro ones.

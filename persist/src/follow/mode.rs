@@ -12,7 +12,7 @@ use crate::layout::{BATCH_BYTES, FILE_BYTES};
 /// Mode of the automatic persistence of a ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PersistMode {
-    /// No automatic persistence.
+    /// No automatic persistence. The default.
     #[default]
     Off,
     /// Periodic snapshots, of which the newest are kept.

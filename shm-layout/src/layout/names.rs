@@ -52,7 +52,7 @@ impl Base {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Exist {
-    /// Refuse.
+    /// Refuse. The default.
     #[default]
     Error,
     /// Attach to the object if it is the same as the one described.

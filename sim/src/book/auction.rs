@@ -11,7 +11,7 @@ use super::{NewOrder, Side};
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum AuctionRule {
-    /// Better prices first, pro rata among equals.
+    /// Better prices first, pro rata among equals. The default.
     #[default]
     PricePriority,
     /// Pro rata among all orders that the price satisfies.

@@ -22,7 +22,7 @@ pub(in crate::writer) fn obs_columns(schema: &Schema) -> Box<[ObsColumn]> {
 /// Meaning of a kept observation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum KeptKind {
-    /// No observation is kept.
+    /// No observation is kept. The default.
     #[default]
     Nothing,
     /// `next_obs` of the newest row: the next row must hold the same observation.

@@ -86,7 +86,7 @@ impl Budget {
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum WhenFull {
-    /// Refuse the ring.
+    /// Refuse the ring. The default.
     #[default]
     Refuse,
     /// Make the ring as large as the budget allows.
