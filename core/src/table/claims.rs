@@ -21,7 +21,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Returns its settings and counters at this moment.
+    /// Returns the settings and counters of the table at this moment.
     #[must_use]
     pub fn info(&self) -> ClaimTableInfo {
         self.claims.table.info()
@@ -84,7 +84,7 @@ impl Claims {
         self.limits = limits;
     }
 
-    /// Fails if the table was removed since it was opened. At most one system call if it was not.
+    /// Fails if the table was removed since it was opened. Otherwise makes at most one system call.
     pub(crate) fn check_not_removed(&self) -> Result<(), TableError> {
         Ok(self.table.check_not_removed()?)
     }
@@ -94,10 +94,11 @@ impl Claims {
         self.pass
     }
 
-    /// Claims up to `want` rows, and calls `claimed` with each and its place. Begins the next pass
-    /// once all rows of this one are claimed. That pass repeats the rows of this one, or is over
-    /// `candidates`; if passes are not renewed, `need` of these must be new. Returns `false` if no
-    /// row can be claimed now.
+    /// Claims up to `want` rows, and calls `claimed` with each row and its place. Begins the next
+    /// pass once all rows of this one are claimed. The next pass repeats the rows of this one while
+    /// the settings ask for more rounds. Otherwise it has all `candidates` if passes are renewed,
+    /// or else the new ones, of which there must be `need`. Returns `false` if no row can be
+    /// claimed now.
     pub(crate) fn claim(
         &mut self,
         (want, need): (u64, u64),
@@ -128,7 +129,7 @@ impl Claims {
             let settings = self.table.settings();
             let table = &self.table;
             let begun = locked(table.store(), table.name(), &self.limits, || {
-                let next = |pass| self.next(settings, &pass, candidates, need);
+                let next = |pass, claimed| self.next(settings, (&pass, claimed), candidates, need);
                 Ok::<_, TableError>(table.try_begin(number, next)?)
             })?;
             if !begun {
@@ -161,8 +162,8 @@ impl Claims {
         self.table.read()
     }
 
-    /// Returns the number of rows of a pass that are claimed: all once another pass was begun. May
-    /// be more than there are.
+    /// Returns the number of rows of a pass that are claimed, or [`u64::MAX`] for all of them once
+    /// another pass was begun.
     pub(super) fn claimed_of(&self, pass: &ClaimPass) -> u64 {
         let (number, next) = self.table.position();
         if number == pass.number { next } else { u64::MAX }
@@ -173,14 +174,13 @@ impl Claims {
     fn next(
         &self,
         settings: ClaimSettings,
-        last: &ClaimPass,
+        (last, claimed): (&ClaimPass, u64),
         candidates: &[Range<u64>],
         need: u64,
     ) -> Option<ClaimPass> {
         let ranges = sound(&self.ring, last);
-        let (_, next) = self.table.position();
         let total: u64 = ranges.iter().map(|rows| rows.end - rows.start).sum();
-        if next < total {
+        if claimed < total {
             // Not all are claimed: this process had an older copy.
             return None;
         }
@@ -215,8 +215,9 @@ impl Claims {
         left.saturating_add(total.saturating_mul(rounds)).saturating_add(new)
     }
 
-    /// Gives back the claimed positions after `handed_out`, the last one whose row a caller has.
-    /// They stay claimed if another sampler has claimed rows after them, or has begun a pass.
+    /// Gives back the claimed positions after `handed_out`, which is the last position whose row a
+    /// caller has. They stay claimed if another sampler has claimed rows after them, or has begun a
+    /// pass.
     pub(crate) fn give_back_after(&mut self, handed_out: Option<ClaimPlace>) {
         let Some((pass, mut last)) = self.last.take() else { return };
         match handed_out {

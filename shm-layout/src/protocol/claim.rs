@@ -1,13 +1,13 @@
 //! Claims: each row of a pass goes to one claimant, in all processes.
 //!
-//! A pass is a set of rows, a range for each lane, which are numbered from 0. One word holds the
+//! A pass is a set of rows: a range for each lane. Its rows are numbered from 0. One word holds the
 //! number of the pass and the next position in it. [`take`] claims positions by one atomic change
 //! of that word. A claimant that is killed afterwards loses what it claimed, and nothing else.
 //!
 //! The ranges of a pass stand in one of two banks, by the parity of its number. The holder of the
 //! table's lock begins a pass ([`begin`]): it writes the bank that the last pass does not use, then
 //! changes the word. If it is killed before that, the next holder writes the bank again. A reader
-//! ([`read`]) copies a bank and checks the word after it. The bank of a pass is overwritten only
+//! ([`read`]) copies a bank, and then checks the word again. The bank of a pass is overwritten only
 //! once the next pass has begun, so a torn copy is never used.
 
 use std::ops::Range;
@@ -85,8 +85,8 @@ pub fn position(words: &impl ClaimWords) -> (u64, u64) {
     unpack(words.claim(Acquire))
 }
 
-/// Claims up to `want` positions of a pass that has `total`. Returns `None` if all are claimed or
-/// another pass has begun.
+/// Claims up to `want` positions of a pass that has `total`. Returns `None` if all are claimed,
+/// another pass has begun, or `want` is 0.
 pub fn take(words: &impl ClaimWords, pass: u64, total: u64, want: u64) -> Option<Range<u64>> {
     loop {
         // ORDERING: acquire, pairs with the exchange in `begin`.
@@ -103,8 +103,8 @@ pub fn take(words: &impl ClaimWords, pass: u64, total: u64, want: u64) -> Option
 }
 
 /// Gives positions back that the caller claimed and did not use: the last ones that were claimed of
-/// this pass. Returns `false`, and changes nothing, if others were claimed after them or another
-/// pass has begun.
+/// this pass. Returns `false`, and changes nothing, if others were claimed after them, another pass
+/// has begun, or `positions` is empty.
 pub fn give_back(words: &impl ClaimWords, pass: u64, positions: &Range<u64>) -> bool {
     let end = positions.end.min(MAX_PASS_ROWS);
     if positions.start >= end {
@@ -132,10 +132,12 @@ pub fn read(words: &impl ClaimWords, lanes: usize) -> ClaimPass {
 }
 
 /// Begins the pass after `pass.number`, with the round and the ranges of `pass`. The caller holds
-/// the table's lock. Returns `false` if `pass.number` is not the current pass.
-pub fn begin(words: &impl ClaimWords, pass: &ClaimPass) -> bool {
+/// the table's lock, and saw that `claimed` positions of the current pass are claimed. Returns
+/// `false`, and the current pass goes on, if it is not `pass.number` or has another position:
+/// positions that were given back since would be lost.
+pub fn begin(words: &impl ClaimWords, pass: &ClaimPass, claimed: u64) -> bool {
     let number = (pass.number + 1) & PASS_MASK;
-    if position(words).0 != pass.number {
+    if position(words) != (pass.number, claimed) {
         return false;
     }
     words.fence(ClaimFence::Writing);
@@ -145,15 +147,7 @@ pub fn begin(words: &impl ClaimWords, pass: &ClaimPass) -> bool {
         words.store(bank, 1 + 2 * lane, rows.start);
         words.store(bank, 2 + 2 * lane, rows.end);
     }
-    loop {
-        let word = words.claim(Acquire);
-        if unpack(word).0 != pass.number {
-            return false;
-        }
-        if words.exchange(word, number << POSITION_BITS) {
-            return true;
-        }
-    }
+    words.exchange(pass.number << POSITION_BITS | claimed, number << POSITION_BITS)
 }
 
 #[cfg(test)]
@@ -222,7 +216,7 @@ mod tests {
         ) {
             let heap = Heap::new();
             let all = ClaimPass { number: 0, round: 0, ranges: vec![0..total; 1] };
-            prop_assert!(begin(&heap, &all));
+            prop_assert!(begin(&heap, &all, 0));
             let mut next = 0;
             for want in wants {
                 let Some(claimed) = take(&heap, 1, total, want) else {
@@ -244,7 +238,7 @@ mod tests {
         ) {
             let heap = Heap::new();
             let all = ClaimPass { number: 0, round: 0, ranges: vec![0..total; 1] };
-            prop_assert!(begin(&heap, &all));
+            prop_assert!(begin(&heap, &all, 0));
             // The last claim of each of three samplers, of which nothing was handed out.
             let mut last = [const { None }; 3];
             let mut owners = vec![None; usize::try_from(total).unwrap()];
@@ -278,16 +272,16 @@ mod tests {
         fn a_killed_beginner_leaves_the_pass_before_or_the_new_one(kill in 1..12_usize) {
             let heap = Heap::new();
             let first = ClaimPass { number: 0, round: 0, ranges: vec![3..9, 1..2, 0..0] };
-            begin(&heap, &first);
+            begin(&heap, &first, 0);
             let second = ClaimPass { number: 1, round: 1, ranges: vec![9..12, 2..2, 0..7] };
             heap.left.set(kill);
-            begin(&heap, &second);
+            begin(&heap, &second, 0);
             heap.left.set(usize::MAX);
             let found = read(&heap, 3);
             let expected = if found.number == 1 { &first } else { &second };
             prop_assert_eq!((found.round, &found.ranges), (expected.round, &expected.ranges));
             if found.number == 1 {
-                prop_assert!(begin(&heap, &second));
+                prop_assert!(begin(&heap, &second, 0));
             }
             prop_assert_eq!(read(&heap, 3).ranges, second.ranges);
         }
@@ -303,8 +297,21 @@ mod tests {
             assert!(claimed.is_none_or(|rows| rows.end <= 100), "{word:x}");
         }
         heap.claim.set(u64::MAX);
-        let number = position(&heap).0;
-        assert!(begin(&heap, &ClaimPass { number, round: 0, ranges: vec![0..1; 3] }));
+        let (number, claimed) = position(&heap);
+        assert!(begin(&heap, &ClaimPass { number, round: 0, ranges: vec![0..1; 3] }, claimed));
         assert_eq!(position(&heap), (0, 0), "numbers begin again");
+    }
+
+    #[test]
+    fn no_pass_begins_once_positions_of_the_last_one_are_given_back() {
+        let heap = Heap::new();
+        let pass = |number| ClaimPass { number, round: 0, ranges: vec![0..5; 1] };
+        assert!(begin(&heap, &pass(0), 0));
+        let taken = take(&heap, 1, 5, 5).unwrap();
+        let claimed = position(&heap).1;
+        assert!(give_back(&heap, 1, &(3..taken.end)));
+        assert!(!begin(&heap, &pass(1), claimed), "positions 3 and 4 would be lost");
+        assert_eq!(take(&heap, 1, 5, 5), Some(3..5));
+        assert!(begin(&heap, &pass(1), claimed));
     }
 }

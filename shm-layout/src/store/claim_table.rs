@@ -18,7 +18,8 @@ use crate::store::ring_store::RingStore;
 /// A table of claims: each row of a pass goes to one claimant, in all processes.
 #[derive(Debug)]
 pub struct ClaimTable {
-    // Before the store: the lock holds the object too, and the store removes it if it was the last.
+    // Dropped before the store: the lock holds the object too, and the store removes the object
+    // only as its last holder.
     lock: TableLock,
     store: Arc<RingStore>,
     memory: Arc<ClaimMemory>,
@@ -26,14 +27,14 @@ pub struct ClaimTable {
     settings: ClaimSettings,
 }
 
-/// A table of claims as its file describes it.
+/// Description of a table of claims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimTableInfo {
     /// Name of the table.
     pub name: String,
     /// Its settings.
     pub settings: ClaimSettings,
-    /// Bytes of its file.
+    /// Bytes of the table.
     pub bytes: u64,
     /// Passes that were begun.
     pub passes: u64,
@@ -91,13 +92,14 @@ impl ClaimTable {
         claim::read(&*self.memory, self.memory.lanes as usize)
     }
 
-    /// Begins the pass after pass `number`, unless another process has begun it. `next` computes
-    /// the new pass from the current one. Returns `None` while another process holds the lock,
-    /// `false` if `next` returns no pass, and otherwise `true`. Fails if the table was removed.
+    /// Begins the pass after pass `number`, unless another process has begun it or given positions
+    /// back. `next` computes the new pass from the current one and the number of its positions
+    /// that are claimed. Returns `None` while another handle holds the lock, `false` if `next`
+    /// returns no pass, and otherwise `true`. Fails if the table was removed.
     pub fn try_begin(
         &self,
         number: u64,
-        next: impl FnOnce(ClaimPass) -> Option<ClaimPass>,
+        next: impl FnOnce(ClaimPass, u64) -> Option<ClaimPass>,
     ) -> Result<Option<bool>, SegmentError> {
         let path = self.store.path().unwrap_or(Path::new("private memory"));
         let byte = lock_byte(&self.name.name);
@@ -107,8 +109,12 @@ impl ClaimTable {
         if found.number != number {
             return Ok(Some(true));
         }
-        let Some(pass) = next(found) else { return Ok(Some(false)) };
-        if claim::begin(&*self.memory, &pass) {
+        let (of, claimed) = self.position();
+        if of != number {
+            return Ok(Some(true));
+        }
+        let Some(pass) = next(found, claimed) else { return Ok(Some(false)) };
+        if claim::begin(&*self.memory, &pass, claimed) {
             self.memory.count_pass();
         }
         Ok(Some(true))

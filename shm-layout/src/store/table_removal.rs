@@ -1,5 +1,5 @@
-//! Files of the tables of a ring, of any kind: those that cannot be opened, who holds the lock of
-//! one, and how one is removed.
+//! Tables of a ring, of any kind: lists those that cannot be opened, finds the holders of their
+//! locks, and removes tables.
 
 use rustix::fs::{AtFlags, unlinkat};
 
@@ -33,8 +33,8 @@ impl RingStore {
         }
     }
 
-    /// Returns the tables that cannot be opened, by name: damaged ones, and those of another ring
-    /// or another version. Fails if the directory of the ring cannot be listed.
+    /// Returns the tables that cannot be opened, by name, such as damaged ones, and those of
+    /// another ring or another version. Fails if the directory of the ring cannot be listed.
     pub fn unreadable_tables(&self) -> Result<Vec<UnreadableTable>, SegmentError> {
         let Some(object) = self.object() else { return Ok(Vec::new()) };
         let error = |name: &str| {
@@ -47,7 +47,8 @@ impl RingStore {
                     Err(SegmentError::corrupt(&path, format!("it is a table of kind {kind}")))
                 }
             });
-            // It may have been removed meanwhile, or its processes have ended.
+            // Leave out a table that was removed meanwhile, or whose memory was freed with its
+            // processes.
             let is_gone = |error: &SegmentError| matches!(error, SegmentError::MemoryGone { .. });
             opened.err().filter(|error| !is_gone(error) && object.has(&file_name(name)))
         };
@@ -68,9 +69,9 @@ impl RingStore {
         self.holders_of(lock_byte(table))
     }
 
-    /// Removes a table. Returns `None` while another process holds its lock: try again, or remove
-    /// it by `force`. Handles that have it open keep its memory, and fail at their next change.
-    /// Changes the word of [`notices`](Self::notices), so that samplers find out too.
+    /// Removes a table. Returns `None` while another handle holds its lock: try again, or set
+    /// `force`. Handles that have it open keep its memory, and fail at their next change. Changes
+    /// the word of [`notices`](Self::notices), so that samplers find out too.
     pub fn try_remove_table(&self, table: &str, force: bool) -> Result<Option<()>, SegmentError> {
         let removed = self.try_remove_file(table, force)?;
         if removed.is_some() {
@@ -111,8 +112,8 @@ impl RingStore {
         }
     }
 
-    /// Returns the error of a table that was removed while this handle has it open. `open` says
-    /// which file or memory that is. One system call if the table was not removed.
+    /// Fails if a table was removed since it was opened. `open` is the file that was opened. Makes
+    /// one system call if the table was not removed.
     pub(super) fn check_table_file(
         &self,
         table: &str,
@@ -124,15 +125,16 @@ impl RingStore {
             // A memfd never has a name of its own, and a link to it may be renewed.
             OpenFile::Memfd(id) => !memfd::leads_to(object.dir(), &file_name(table), *id),
         };
-        // The files of a ring that was removed or replaced lose their names too.
+        // The removal or replacement of the ring takes the names of its files too. It does not
+        // count as the removal of a table.
         if !removed || object.is_unlinked(true) {
             return Ok(());
         }
         Err(SegmentError::TableRemoved { table: table.to_owned() })
     }
 
-    /// Returns the error of a table on the heap that was removed. `is_it` compares the table of
-    /// that name with the one that is open.
+    /// Fails if a table on the heap was removed. `is_it` tells whether the table of that name is
+    /// the one that is open.
     pub(super) fn check_heap_table(
         &self,
         table: &str,
@@ -204,11 +206,11 @@ mod tests {
                 let missing = store.try_remove_table(name, false).unwrap_err();
                 assert!(matches!(missing, SegmentError::NoTable { .. }), "{missing}");
             }
-            // With and without a new table of the name.
+            // First without a new table of the name, then with one.
             for _ in 0..2 {
                 let refused = [
                     priorities.try_lock().map(drop).unwrap_err(),
-                    claims.try_begin(0, |_| None).map(drop).unwrap_err(),
+                    claims.try_begin(0, |_, _| None).map(drop).unwrap_err(),
                     learned.check_not_removed().unwrap_err(),
                 ];
                 for error in refused {
@@ -258,7 +260,7 @@ mod tests {
         unlinkat(dir, &file, AtFlags::empty()).unwrap();
         rustix::fs::symlinkat(&renewed, dir, &file).unwrap();
         assert!(table.try_lock().unwrap().is_some());
-        // The memory of no process, as another namespace sees it.
+        // A link to memory that no process of this namespace has.
         let other = "backcast-memfd:0000000000000001:1:1";
         unlinkat(dir, &file, AtFlags::empty()).unwrap();
         rustix::fs::symlinkat(other, dir, &file).unwrap();

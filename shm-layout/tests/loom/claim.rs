@@ -43,6 +43,8 @@ enum Mutant {
     NoLock,
     /// A claimant that gives a position back stores the word, whatever it is.
     BlindReturn,
+    /// A pass begins after all positions were claimed, whatever was given back since.
+    BlindBegin,
 }
 
 #[derive(Default)]
@@ -77,7 +79,7 @@ impl Shared {
             claimed: Mutex::new(Vec::new()),
             seen: std::sync::Arc::clone(seen),
         };
-        assert!(begin(&Process::of(&shared), &after(0)), "the first pass begins");
+        assert!(begin(&Process::of(&shared), &after(0), 0), "the first pass begins");
         Arc::new(shared)
     }
 
@@ -177,6 +179,20 @@ fn after(number: u64) -> ClaimPass {
     ClaimPass { number, round: 10 + number, ranges: vec![rows(ROWS * number)] }
 }
 
+/// Begins a pass, however many positions of the last one are claimed. Returns `false` if another
+/// pass goes on. Tries again only after another process has claimed or given back a position.
+fn begin_after_any(process: &Process<'_>, pass: &ClaimPass) -> bool {
+    loop {
+        let (number, claimed) = position(process);
+        if number != pass.number {
+            return false;
+        }
+        if begin(process, pass, claimed) {
+            return true;
+        }
+    }
+}
+
 /// Returns the pass that goes on, which must be whole: as its beginner described it.
 fn copy(process: &Process<'_>, others: &[ClaimPass]) -> ClaimPass {
     let pass = read(process, 1);
@@ -212,11 +228,17 @@ fn claimant(shared: &Shared, rows: usize) {
             shared.seen.retries.fetch_add(1, SeqCst);
             shared.locked(|| {
                 let found = copy(&process, &[]);
+                if found.number != pass.number {
+                    return;
+                }
+                let next = after(found.number);
                 let all = found.number << POSITION_BITS | ROWS;
-                if found.number == pass.number
-                    && process.claim(Ordering::Acquire) == all
-                    && begin(&process, &after(found.number))
-                {
+                let begun = if shared.mutant == Mutant::BlindBegin {
+                    process.claim(Ordering::Acquire) == all && begin_after_any(&process, &next)
+                } else {
+                    begin(&process, &next, ROWS)
+                };
+                if begun {
                     shared.seen.passes.fetch_add(1, SeqCst);
                 }
             });
@@ -272,7 +294,8 @@ fn copies_beside_passes(mutant: Mutant) -> (bool, std::sync::Arc<Seen>) {
             move || {
                 let process = Process::of(&shared);
                 for number in 1..3 {
-                    assert!(begin(&process, &after(number)), "nobody else begins passes");
+                    let begun = begin_after_any(&process, &after(number));
+                    assert!(begun, "nobody else begins passes");
                     shared.seen.passes.fetch_add(1, SeqCst);
                 }
             }
@@ -299,9 +322,10 @@ fn a_killed_beginner(mutant: Mutant) -> (bool, std::sync::Arc<Seen>) {
                 move || {
                     let victim = Process::killed_after(&shared, changes);
                     shared.locked(|| {
-                        begin(&victim, &after(1));
+                        begin_after_any(&victim, &after(1));
                     });
-                    shared.locked(|| assert!(begin(&Process::of(&shared), &longer), "pass lost"));
+                    let next = Process::of(&shared);
+                    shared.locked(|| assert!(begin_after_any(&next, &longer), "pass lost"));
                     shared.seen.passes.fetch_add(1, SeqCst);
                 }
             });
@@ -334,7 +358,7 @@ fn two_beginners(mutant: Mutant) -> (bool, std::sync::Arc<Seen>) {
         let run = |shared: &Shared, pass: &ClaimPass, longer: &ClaimPass| {
             let process = Process::of(shared);
             shared.locked(|| {
-                if begin(&process, pass) {
+                if begin_after_any(&process, pass) {
                     shared.seen.passes.fetch_add(1, SeqCst);
                 }
             });
@@ -390,6 +414,33 @@ fn a_returned_claim(mutant: Mutant) -> (bool, std::sync::Arc<Seen>) {
     })
 }
 
+/// A process claims a position and gives it back, while another claims two rows, and begins the
+/// second pass if all rows of the first one are claimed. Every position before the next one belongs
+/// to a process.
+fn a_returned_claim_beside_a_beginner(mutant: Mutant) -> (bool, std::sync::Arc<Seen>) {
+    run(3, mutant, move |seen| {
+        let shared = Shared::new(mutant, seen);
+        let other = thread::spawn({
+            let shared = Arc::clone(&shared);
+            move || claimant(&shared, 2)
+        });
+        let process = Process::of(&shared);
+        if let Some(taken) = take(&process, 1, ROWS, 1) {
+            if give_back(&process, 1, &taken) {
+                shared.seen.returns.fetch_add(1, SeqCst);
+            } else {
+                shared.claimed.lock().unwrap().push(taken.start);
+            }
+        }
+        other.join().unwrap();
+        let (number, next) = position(&process);
+        let mut rows = shared.claimed.lock().unwrap().clone();
+        rows.sort_unstable();
+        let expected: Vec<u64> = (0..ROWS * (number - 1) + next).collect();
+        assert_eq!(rows, expected, "a row went to two claimants, or was lost");
+    })
+}
+
 fn passes((passed, seen): (bool, std::sync::Arc<Seen>)) {
     assert!(passed, "a row went to two claimants, or a pass was torn");
     for counter in [&seen.claims, &seen.passes] {
@@ -426,6 +477,18 @@ fn a_returned_claim_goes_to_one_other() {
     let (passed, seen) = a_returned_claim(Mutant::None);
     assert!(passed, "a row went to two claimants, or was lost");
     assert!(seen.returns.load(SeqCst) > 0, "the model proves nothing");
+}
+
+#[test]
+fn a_returned_claim_is_not_lost_to_the_next_pass() {
+    let (passed, seen) = a_returned_claim_beside_a_beginner(Mutant::None);
+    assert!(passed, "a row went to two claimants, or was lost");
+    assert!(seen.returns.load(SeqCst) > 0, "the model proves nothing");
+}
+
+#[test]
+fn a_pass_that_begins_blindly_loses_a_returned_claim() {
+    dies(a_returned_claim_beside_a_beginner(Mutant::BlindBegin));
 }
 
 #[test]
