@@ -7,9 +7,10 @@
 //! - [`Sampler`]: seeded draws, uniform or by a [`Selector`], with history and future windows,
 //!   n-step returns, masks and `next_*`; [`Hindsight`]: goals relabelled; [`Batches`]: batches
 //!   drawn ahead by a thread; [`SamplerState`]: a sampler's position;
-//! - [`gae`], [`lambda_returns`], [`discounted_returns`]: returns over windows;
-//! - [`RateLimiter`]: samples per insert within an error band; both sides wait; [`Limiter`]: that
-//!   of a ring, to be read, changed and switched off;
+//! - [`gae`], [`lambda_returns`], [`discounted_returns`], [`vtrace`], [`retrace`]: returns over
+//!   windows;
+//! - [`RateLimiter`]: samples per insert within an error band; both sides wait; [`Limiter`]: the
+//!   rate limiter of a ring, to be read, changed and switched off;
 //! - [`TransitionOrder`]: the order of all transitions, without gaps;
 //! - [`LearnedValues`]: values that learners attach to rows, joined to batches;
 //! - [`Ring::restore`]: a ring that continues where a saved one stopped;
@@ -98,7 +99,10 @@ pub use priority::{
     PriorityOptions, TableState, WeightNorm, sequence_priorities,
 };
 pub use reader::Rows;
-pub use returns::{Discount, Real, ReturnSteps, discounted_returns, gae, lambda_returns};
+pub use returns::{
+    Discount, Real, ReturnSteps, VTraceOptions, discounted_returns, gae, lambda_returns, retrace,
+    vtrace,
+};
 pub use ring::Ring;
 pub use ring::ages::AgeBin;
 pub use ring::notices::{Notice, NoticeKind};

@@ -13,6 +13,24 @@ pub enum ReturnsError {
          [B, T] in C order"
     )]
     BadLength { what: &'static str, got: usize, expected: usize },
+    /// A ratio of probabilities that is negative, infinite or no number.
+    #[error(
+        "ratios[{at}] is {}; give finite numbers from 0 up: the probability of the action under \
+         the policy that learns, divided by its probability under the one that acted",
+        ShownNumber(*value)
+    )]
+    BadRatio {
+        at: usize,
+        /// The ratio.
+        value: f64,
+    },
+    /// A limit of ratios that is not above 0.
+    #[error("{what} is {}; give a number above 0, infinity for no limit", ShownNumber(*value))]
+    BadClip {
+        what: &'static str,
+        /// The limit.
+        value: f64,
+    },
     /// Rewards that are not whole windows.
     #[error(
         "{rewards} rewards are not whole windows of {steps} transitions; give B * T rewards, with \

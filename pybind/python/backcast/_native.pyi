@@ -564,6 +564,8 @@ def _window_returns(
     discounts: NDArray[np.float64] | None,
     gamma: float,
     lam: float,
+    ratios: NDArray[np.float64] | None,
+    clips: tuple[float, float] | None,
 ) -> tuple[NDArray[np.float64] | None, NDArray[np.float64]]: ...
 
 @final

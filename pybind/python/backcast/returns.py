@@ -1,4 +1,4 @@
-"""Returns over the windows of a batch: discounted, lambda-returns, and generalised advantages.
+"""Returns over the windows of a batch, such as GAE, and V-trace and Retrace for steps of others.
 
 >>> import backcast as bc, numpy as np
 >>> buf = bc.ReplayBuffer.create(None, {"obs": "f4", "reward": "f4"}, capacity=100)
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     _Gamma = float | Literal["discount"]
 
-__all__ = ["Advantages", "discounted", "gae", "lambda_returns"]
+__all__ = ["Advantages", "VTrace", "discounted", "gae", "lambda_returns", "retrace", "vtrace"]
 
 
 class Advantages(NamedTuple):
@@ -41,6 +41,15 @@ class Advantages(NamedTuple):
     advantages: NDArray[Any]
     #: ``advantages + values``: targets of the value function.
     returns: NDArray[Any]
+
+
+class VTrace(NamedTuple):
+    """Result of :func:`vtrace`: both ``[B, T]``, or ``[N]``, of the dtype of the values."""
+
+    #: Targets of the value function.
+    targets: NDArray[Any]
+    #: What the gradient of the policy is weighed by.
+    advantages: NDArray[Any]
 
 
 @explained
@@ -87,7 +96,8 @@ def gae(
         If a shape differs from that of the rewards, or a number is out of range.
     """
     steps = _Steps(batch, gamma)
-    advantages, returns = steps.compute(lam, next_values, values)
+    given = {"next_values": next_values, "values": values}
+    advantages, returns = steps.compute(lam, given)
     assert advantages is not None
     return Advantages(advantages, returns)
 
@@ -127,7 +137,7 @@ def lambda_returns(
     SampleError
         If a shape differs from that of the rewards, or a number is out of range.
     """
-    return _Steps(batch, gamma).compute(lam, next_values, None)[1]
+    return _Steps(batch, gamma).compute(lam, {"next_values": next_values})[1]
 
 
 @explained
@@ -160,7 +170,131 @@ def discounted(
     SampleError
         If a shape differs from that of the rewards, or a number is out of range.
     """
-    return _Steps(batch, gamma).compute(1.0, next_values, None)[1]
+    return _Steps(batch, gamma).compute(1.0, {"next_values": next_values})[1]
+
+
+@explained
+def vtrace(
+    batch: Mapping[str, Any],
+    values: ArrayLike,
+    next_values: ArrayLike,
+    ratios: ArrayLike,
+    *,
+    gamma: _Gamma,
+    lam: float = 1.0,
+    rho_clip: float = 1.0,
+    c_clip: float = 1.0,
+) -> VTrace:
+    """Compute targets and advantages of V-trace, for steps that another policy chose.
+
+    ``X[t] = min(rho_clip, w) (r[t] + gamma c V' - V) + gamma lam min(c_clip, w) X[t+1]``, without
+    the last term where the window or its episode ends. The target is ``V + X[t]``. The advantage is
+    ``min(rho_clip, w) (r[t] + gamma c U - V)``, where ``U`` is the target of the next transition,
+    or ``V'`` where the window or its episode ends (Espeholt et al., "IMPALA", ICML 2018, section
+    4.1, equations 1 and 4). Terms are those of :func:`gae`. Unlike in the paper, truncated
+    transitions bootstrap from the value of their final observation.
+
+    Parameters
+    ----------
+    batch : Batch
+        As for :func:`gae`.
+    values : array_like of float, [B, T]
+        Values of ``obs``, history first, then ``future``.
+    next_values : array_like of float, [B, T]
+        Values of ``next_obs``, as for :func:`gae`.
+    ratios : array_like of float, [B, T]
+        ``w``, from 0 up: the probability of each action under the policy that learns, divided by
+        its probability under the one that acted, often ``np.exp(logp - logp_then)``. Not read in
+        places without a transition.
+    gamma : float or "discount"
+        Discount per transition, 0 to 1, or ``"discount"`` for the column of that name.
+    lam : float, default 1.0
+        Lambda, 0 to 1: the share of later corrections.
+    rho_clip : float, default 1.0
+        Largest ratio that weighs a correction, above 0. Decides which policy is evaluated.
+    c_clip : float, default 1.0
+        Largest ratio that weighs later corrections, above 0. Decides how fast values converge. The
+        paper takes at most ``rho_clip``.
+
+    Returns
+    -------
+    VTrace
+        Targets and advantages, 0 in places that hold no transition. Sums are made in float64.
+
+    Raises
+    ------
+    SampleError
+        If a shape differs from that of the rewards, or a number is out of range.
+
+    Examples
+    --------
+    >>> no = np.zeros((1, 2), bool)
+    >>> batch = {"reward": np.ones((1, 2)), "terminated": no, "truncated": no}
+    >>> bc.returns.vtrace(batch, [[1.0, 2.0]], [[2.0, 4.0]], [[0.5, 3.0]], gamma=0.5).targets
+    array([[1.75, 3.  ]])
+    """
+    steps = _Steps(batch, gamma)
+    limits = [number_of(rho_clip, "rho_clip", _LIMIT), number_of(c_clip, "c_clip", _LIMIT)]
+    given = {"next_values": next_values, "values": values, "ratios": ratios}
+    advantages, targets = steps.compute(lam, given, (limits[0], limits[1]))
+    assert advantages is not None
+    return VTrace(targets, advantages)
+
+
+@explained
+def retrace(
+    batch: Mapping[str, Any],
+    action_values: ArrayLike,
+    next_values: ArrayLike,
+    ratios: ArrayLike,
+    *,
+    gamma: _Gamma,
+    lam: float = 1.0,
+) -> NDArray[Any]:
+    """Compute targets of action values by Retrace, for steps that another policy chose.
+
+    ``G[t] = r[t] + gamma c (V' + lam min(1, w[t+1]) (G[t+1] - Q[t+1]))``, and
+    ``r[t] + gamma c V'`` where the window or its episode ends (Munos et al., "Safe and efficient
+    off-policy reinforcement learning", NeurIPS 2016, equations 3 and 4). Other terms are those of
+    :func:`vtrace`.
+
+    Parameters
+    ----------
+    batch : Batch
+        As for :func:`gae`.
+    action_values : array_like of float, [B, T]
+        ``Q``: values of the actions that were taken, history first, then ``future``.
+    next_values : array_like of float, [B, T]
+        ``V'``: mean values of ``next_obs`` over the actions of the policy that learns.
+    ratios : array_like of float, [B, T]
+        ``w``, as for :func:`vtrace`.
+    gamma : float or "discount"
+        Discount per transition, 0 to 1, or ``"discount"`` for the column of that name.
+    lam : float, default 1.0
+        Lambda, 0 to 1.
+
+    Returns
+    -------
+    ndarray, [B, T] or [N]
+        Targets of the dtype of the values; 0 in places that hold no transition.
+
+    Raises
+    ------
+    SampleError
+        If a shape differs from that of the rewards, or a number is out of range.
+
+    Examples
+    --------
+    >>> no = np.zeros((1, 2), bool)
+    >>> batch = {"reward": np.ones((1, 2)), "terminated": no, "truncated": no}
+    >>> bc.returns.retrace(batch, [[1.0, 2.0]], [[2.0, 4.0]], [[0.5, 3.0]], gamma=0.5)
+    array([[2.5, 3. ]])
+    """
+    given = {"next_values": next_values, "action_values": action_values, "ratios": ratios}
+    return _Steps(batch, gamma).compute(lam, given)[1]
+
+
+_LIMIT = "a number above 0, infinity for no limit"
 
 
 class _Steps:
@@ -228,33 +362,40 @@ class _Steps:
         return array
 
     def compute(
-        self, lam: float, next_values: ArrayLike | None, values: ArrayLike | None
+        self,
+        lam: float,
+        given: Mapping[str, ArrayLike | None],
+        clips: tuple[float, float] | None = None,
     ) -> tuple[NDArray[Any] | None, NDArray[Any]]:
-        given = {"next_values": next_values, "values": values}
-        arrays: dict[str, NDArray[np.float64] | None] = {}
+        """Compute advantages, if the kind of return has them, and returns.
+
+        The kind follows from what is given. The dtype is that of the last values given.
+        """
+        arrays: dict[str, NDArray[np.float64]] = {}
         dtype = self.dtype
         for what, numbers in given.items():
             if numbers is None:
-                arrays[what] = None
                 continue
             array = np.asarray(numbers)
-            if array.dtype in (np.dtype(np.float32), np.dtype(np.float64)):
-                dtype = array.dtype
-            elif array.dtype.kind not in "iuf":
+            if array.dtype.kind not in "iuf":
                 raise SampleError(f"{what} is of dtype {array.dtype}; give floats")
-            arrays[what] = self._checked(what, array.astype(np.float64))
+            if what != "ratios" and array.dtype in (np.dtype(np.float32), np.dtype(np.float64)):
+                dtype = array.dtype
+            arrays[what] = self._checked(what, array.astype(np.float64)).ravel()
         flat = np.ravel
         found = _window_returns(
             self.rewards.shape[-1],
             flat(self.rewards),
-            None if arrays["next_values"] is None else flat(arrays["next_values"]),
-            None if arrays["values"] is None else flat(arrays["values"]),
+            arrays.get("next_values"),
+            arrays.get("values", arrays.get("action_values")),
             flat(self.terminated),
             flat(self.truncated),
             flat(self.mask),
             None if self.discounts is None else flat(self.discounts),
             self.gamma,
             number_of(lam, "lam", "a number from 0 to 1"),
+            arrays.get("ratios"),
+            clips,
         )
         advantages, returns = found
         shape = self.rewards.shape

@@ -237,6 +237,20 @@ def good(name: str, made: dict[str, Any]) -> dict[str, Any]:
             "gamma": 0.9,
             "lam": 0.9,
         },
+        "vtrace": {
+            "batch": made["batch"],
+            "values": np.zeros((4, 4)),
+            "next_values": np.zeros((4, 4)),
+            "ratios": np.ones((4, 4)),
+            "gamma": 0.9,
+        },
+        "retrace": {
+            "batch": made["batch"],
+            "action_values": np.zeros((4, 4)),
+            "next_values": np.zeros((4, 4)),
+            "ratios": np.ones((4, 4)),
+            "gamma": 0.9,
+        },
     }
     return arguments.get(name, {})
 

@@ -1,6 +1,8 @@
 //! Returns over windows, for the Python module `backcast.returns`.
 
-use backcast_core::{Discount, ReturnSteps, ReturnsError, gae, lambda_returns};
+use backcast_core::{
+    Discount, ReturnSteps, ReturnsError, VTraceOptions, gae, lambda_returns, retrace, vtrace,
+};
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 
@@ -17,10 +19,12 @@ type Flat<'py> = Bound<'py, PyArray1<f64>>;
 
 /// Compute lambda-returns; with `values`, return generalised advantages before them.
 ///
-/// All arrays are one-dimensional, and hold one value for each of `B * T` transitions.
+/// With `ratios`, return the targets of Retrace; with the limits `clips` too, advantages and targets
+/// of V-trace. All arrays are one-dimensional, and hold one value for each of `B * T` transitions.
 #[pyfunction]
 #[pyo3(signature = (
-    steps, rewards, next_values, values, terminated, truncated, mask, discounts, gamma, lam
+    steps, rewards, next_values, values, terminated, truncated, mask, discounts, gamma, lam, ratios,
+    clips
 ))]
 #[expect(
     clippy::too_many_arguments,
@@ -39,12 +43,14 @@ pub(crate) fn _window_returns<'py>(
     discounts: Option<PyReadonlyArray1<'py, f64>>,
     gamma: f64,
     lam: f64,
+    ratios: Option<PyReadonlyArray1<'py, f64>>,
+    clips: Option<(f64, f64)>,
 ) -> Result<(Option<Flat<'py>>, Flat<'py>), Failure> {
     let numbers = |array: &PyReadonlyArray1<'py, f64>| array.as_array().to_vec();
     let flags = |array: &PyReadonlyArray1<'py, bool>| array.as_array().to_vec();
     let rewards = numbers(&rewards);
-    let [next_values, values, discounts] =
-        [&next_values, &values, &discounts].map(|array| array.as_ref().map(numbers));
+    let [next_values, values, discounts, ratios] =
+        [&next_values, &values, &discounts, &ratios].map(|array| array.as_ref().map(numbers));
     let [terminated, truncated, mask] = [&terminated, &truncated, &mask].map(flags);
     let (advantages, returns) = py.detach(|| {
         let steps = ReturnSteps {
@@ -56,10 +62,18 @@ pub(crate) fn _window_returns<'py>(
             mask: Some(&mask),
         };
         let discount = discounts.as_deref().map_or(Discount::Constant(gamma), Discount::Steps);
-        match &values {
-            None => lambda_returns(steps, discount, lam).map(|returns| (None, returns)),
-            Some(values) => gae(steps, values, discount, lam)
+        match (&values, &ratios, clips) {
+            (None, ..) => lambda_returns(steps, discount, lam).map(|returns| (None, returns)),
+            (Some(values), None, _) => gae(steps, values, discount, lam)
                 .map(|(advantages, returns)| (Some(advantages), returns)),
+            (Some(values), Some(ratios), None) => {
+                retrace(steps, values, ratios, discount, lam).map(|targets| (None, targets))
+            }
+            (Some(values), Some(ratios), Some((rho_clip, c_clip))) => {
+                let options = VTraceOptions { lambda: lam, rho_clip, c_clip };
+                vtrace(steps, values, ratios, discount, options)
+                    .map(|(targets, advantages)| (Some(advantages), targets))
+            }
         }
     })?;
     let array = |numbers| PyArray1::from_vec(py, numbers);
