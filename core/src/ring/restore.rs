@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
-use backcast_layout::{LimitCounts, RingStore, SegmentError, UnnamedLane, UnnamedRing, page_size};
+use backcast_layout::{
+    Exist, LimitCounts, RingStore, SegmentError, UnnamedLane, UnnamedRing, page_size,
+};
 
 use super::Ring;
 use super::create::spec;
@@ -31,7 +33,9 @@ pub struct Filling<'a> {
 impl Ring {
     /// Creates a ring with the rows that `fill` gives it. The ring gets its name when it is
     /// complete. After an error nothing of it is left, and an existing object keeps the name.
-    /// `fill` may be called again if another process took the name first.
+    /// `fill` may be called again if another process took the name first. With
+    /// [`Exist::Attach`](crate::Exist::Attach) an existing object is an error too, because it
+    /// would lack the rows.
     ///
     /// A writer that claims a lane continues after the newest row, as after a dead writer: it
     /// begins a new episode, after a gap.
@@ -64,6 +68,7 @@ impl Ring {
     ) -> Result<Self, E> {
         let spec = spec(schema, &options, page_size()).map_err(RestoreError::from)?;
         let RingOptions { base, exist, persistent, .. } = options;
+        let exist = if exist == Exist::Replace { exist } else { Exist::Error };
         let filled = |unnamed: &UnnamedRing<'_>| filled(unnamed, schema, &mut fill);
         let made = RingStore::create_filled(&base, name, &spec, exist, persistent, filled);
         let (store, _) = made.map_err(Failure::into_error)?;
@@ -153,8 +158,8 @@ impl Filling<'_> {
 
     /// Stores the next `rows` rows of a lane. One buffer per column, in the order of
     /// [`Rows::columns`](crate::Rows::columns): `seq`, `episode`, `t`, `flags`, then the schema's;
-    /// C order. A row with `t > 0` continues the episode of the row before it, if that was given.
-    /// One copy.
+    /// C order. A row with `t > 0` must continue the episode of the row before it, if that was
+    /// given. One copy.
     pub fn rows(&mut self, lane: u32, rows: u64, columns: &[&[u8]]) -> Result<(), RestoreError> {
         let missing = self.missing(lane)?.ok_or(RestoreError::NotBegun { lane })?;
         if rows > missing.end - missing.start {
@@ -205,7 +210,7 @@ impl Filling<'_> {
     }
 
     /// Sets the counts of the limiter, and the inserts at the last drop of rows. Does nothing in a
-    /// ring without one.
+    /// ring without a limiter.
     pub fn limit_counts(
         &mut self,
         counts: LimiterCounts,

@@ -56,6 +56,8 @@ fn a_failed_restore_creates_and_removes_nothing() {
     let new = restored("pong", options().exist(Exist::Replace), &[7, 8]).unwrap();
     assert_eq!(Ring::attach_in(&base, "pong").unwrap().uuid(), new.uuid());
     assert_eq!(list_objects(&base).unwrap().len(), 1, "no remnant is left");
+    let attached = restored("pong", options().exist(Exist::Attach), &[7, 8]).unwrap_err();
+    assert!(matches!(attached, RestoreError::Taken { .. }), "it would lack the rows: {attached}");
 }
 
 #[test]
@@ -64,9 +66,11 @@ fn a_snapshot_stands_beside_its_ring_and_can_be_leased_whole() {
     let base = Base::at(dir.path());
     let options = || RingOptions::with_capacity(4).base(base.clone());
     let ring = restored("pong", options(), &[1, 2]).unwrap();
-    let snapshot = restored("pong@best", options().snapshot(true), &[5, 6, 7, 8]).unwrap();
+    let best = options().snapshot(true).snapshot_of("pong at step 9");
+    let snapshot = restored("pong@best", best, &[5, 6, 7, 8]).unwrap();
     let seen = Ring::attach_in(&base, "pong@best").unwrap();
     assert!(seen.is_snapshot());
+    assert_eq!((seen.snapshot_of(), ring.snapshot_of()), ("pong at step 9", ""));
     assert_eq!(seen.lease(0, 5..9).unwrap().len(), 4);
     assert!(ring.lease(0, 1..3).is_err(), "of a live lane of four rows one can be leased");
 
