@@ -62,10 +62,13 @@ impl ExternalAgentConfig {
                 return Err(TradingError::BadOption { option, value: value.into(), rule });
             }
         }
-        if self.max_slippage > 1_000_000 || self.max_offset > 1_000_000 {
-            let value = self.max_slippage.max(self.max_offset).into();
-            let rule = "at most 1000000 price ticks";
-            return Err(TradingError::BadOption { option: "max_slippage", value, rule });
+        for (option, value) in
+            [("max_slippage", self.max_slippage), ("max_offset", self.max_offset)]
+        {
+            if value > 1_000_000 {
+                let rule = "at most 1000000 price ticks";
+                return Err(TradingError::BadOption { option, value: value.into(), rule });
+            }
         }
         if self.order_size > limit {
             let order_size = self.order_size;
@@ -192,8 +195,8 @@ impl ExternalAgent {
         sent
     }
 
-    /// Writes a mask of the choices of a discrete scheme that can have an effect now. Choices of
-    /// other schemes are true.
+    /// Writes a mask of the choices of a discrete scheme: false for a choice that limits, cash or
+    /// open orders rule out now. Writes true for a continuous scheme.
     pub(super) fn mask(&self, market: &Market, symbol: u16, out: &mut [bool]) {
         out.fill(true);
         let room = self.room(market, symbol);
@@ -215,7 +218,7 @@ impl ExternalAgent {
         }
     }
 
-    /// Trades towards a position, a fraction of the limit of its side.
+    /// Trades towards a position, given as a fraction of the limit of its side.
     fn approach(&self, market: &mut Market, symbol: u16, fraction: f64, sent: &mut Sent) {
         let limit = if fraction < 0.0 { self.limits.short } else { self.limits.long };
         let target = whole((fraction * f64::from(limit)).round());
@@ -225,7 +228,8 @@ impl ExternalAgent {
         }
     }
 
-    /// Sends a marketable order of `signed` shares, clipped to the limits.
+    /// Sends a marketable order of `signed` shares, clipped to the limits and, for a purchase, to
+    /// the cash.
     fn trade(&self, market: &mut Market, symbol: u16, signed: i64, sent: &mut Sent) {
         if signed == 0 {
             return;
@@ -241,7 +245,8 @@ impl ExternalAgent {
         self.submit(market, symbol, (side, OrderKind::Marketable, price), shares, sent);
     }
 
-    /// Sends a post-only order `offset` price ticks behind the touch, clipped to the limits.
+    /// Sends a post-only order `offset` price ticks behind the touch, clipped to the limits and,
+    /// for a purchase, to the cash.
     fn rest(
         &self,
         market: &mut Market,
@@ -312,7 +317,7 @@ impl ExternalAgent {
     }
 
     /// Returns the worst price of a marketable order: `max_slippage` beyond the best price of the
-    /// other side, or beyond the mid-price if that side is empty. At least 1.
+    /// other side, or beyond the mid-price if that side is empty. The price is at least 1.
     fn limit_price(&self, market: &Market, symbol: u16, side: Side) -> i32 {
         let across = match side {
             Side::Buy => market.best_ask(symbol),

@@ -190,7 +190,7 @@ fn bad_settings_give_one_typed_error_each_before_anything_runs() {
         let text = refused.to_string();
         (refused, text)
     };
-    let table: [(&str, Change, &str); 15] = [
+    let table: [(&str, Change, &str); 17] = [
         ("order size 0", |c| c.agent.order_size = 0, "`order_size` is 0"),
         ("negative order size", |c| c.agent.order_size = -5, "`order_size` is -5"),
         (
@@ -199,6 +199,8 @@ fn bad_settings_give_one_typed_error_each_before_anything_runs() {
             "1001 shares, above the order limit of 1000",
         ),
         ("no slippage", |c| c.agent.max_slippage = 0, "`max_slippage` is 0"),
+        ("slippage", |c| c.agent.max_slippage = 1_000_001, "`max_slippage` is 1000001"),
+        ("offset", |c| c.agent.max_offset = 1_000_001, "`max_offset` is 1000001"),
         ("no offset", |c| c.agent.max_offset = -1, "`max_offset` is -1"),
         ("negative cash", |c| c.agent.account.cash = -1, "`account.cash` is -1"),
         ("shares above the limit", |c| c.agent.account.shares = 2_000, "2000 shares"),
