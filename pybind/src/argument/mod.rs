@@ -30,7 +30,7 @@ pub(crate) enum Argument<T> {
     /// The caller left the argument out.
     #[default]
     Missing,
-    /// Value of another type. Kept as an object, because its `repr` may run any code.
+    /// Value of another type. Its `repr`, which may run any code, is taken only for an error.
     WrongType(Py<PyAny>),
     /// Exception, such as a Ctrl-C, that was raised while the value was converted.
     Raised(PyErr),
@@ -80,8 +80,8 @@ impl From<&str> for Argument<String> {
     }
 }
 
-/// Name of a choice: a string, or a member of a Python enum. `AutoresetMode.NEXT_STEP` of Gymnasium
-/// is `next_step`.
+/// Name of a choice, read from a string or a member of a Python enum. `AutoresetMode.NEXT_STEP` of
+/// Gymnasium becomes `next_step`.
 pub(crate) struct ChoiceName(pub(crate) String);
 
 impl From<&str> for Argument<ChoiceName> {
@@ -127,8 +127,8 @@ impl<'a, 'py, T: FromArgument> FromPyObject<'a, 'py> for Argument<T> {
     }
 }
 
-/// Returns whether a value is a bool of Python or NumPy. As a number it is probably a mistake,
-/// which Python would read as 1 or 0.
+/// Returns whether a value is a bool of Python or NumPy. Python would read a bool as the number 1
+/// or 0, but a bool in place of a number is probably a mistake.
 fn is_bool(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = value.py();
     if value.is_exact_instance_of::<PyInt>() || value.is_exact_instance_of::<PyFloat>() {
@@ -182,7 +182,7 @@ impl FromArgument for ChoiceName {
         if let Ok(word) = value.extract() {
             return Ok(Some(Self(word)));
         }
-        // Recognised without importing the enum, whose package need not be installed.
+        // Recognise a member without importing its enum: the package need not be installed.
         let py = value.py();
         let name = || {
             let members = value.get_type().getattr_opt(intern!(py, "__members__"))?;
@@ -209,7 +209,7 @@ pub(crate) fn wrong_type(value: &Bound<'_, PyAny>, what: &str, wanted: &str) -> 
     }
 }
 
-/// Extracts a value of any type that converts.
+/// Extracts a value. Returns the error of [`wrong_type`] if Python refuses it.
 pub(crate) fn read<'py, T>(
     value: &Bound<'py, PyAny>,
     what: &str,
@@ -248,7 +248,7 @@ pub(crate) fn names_of(
     if given.is_instance_of::<PyString>() {
         return Err(refused());
     }
-    given.extract().map_err(|_| refused())
+    found(given.py(), given.extract())?.ok_or_else(refused)
 }
 
 /// Reads the `autoreset_mode` argument.

@@ -18,7 +18,7 @@ use numpy::{PyArray1, PyArray2, PyArrayDescr};
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyTuple};
 
-use crate::argument::{method, no_constructor, refuse_unexpected};
+use crate::argument::{found, method, no_constructor, refuse_unexpected};
 use crate::array::convert::{LeadingAxes, Target, array_of, check_shape, descr};
 use crate::array::view::bytes_of;
 use crate::error::{ErrorClass, Failure};
@@ -56,7 +56,7 @@ impl Writer {
         if let Some(row) = row {
             reserved_row::give_up(py, self, &row)?;
         }
-        // Closes in any case, and reports afterwards if the last transitions had no room.
+        // `take` closes the writer, even if `finish` then fails for lack of room.
         py.detach(|| match self.handle.take()? {
             Some(mut pen) => Ok(pen.writer.finish()?),
             None => Ok(()),
@@ -435,8 +435,8 @@ impl Writer {
     /// Raises
     /// ------
     /// LeaseError
-    ///     If a lease leaves no room for that and the ring's ``lane_policy`` is ``"fail"``; the
-    ///     writer is closed.
+    ///     If a lease leaves no room for that observation and the ring's ``lane_policy`` is
+    ///     ``"fail"``; the writer is closed all the same.
     #[pyo3(signature = (), text_signature = "($self)")]
     fn close(&self, py: Python<'_>) -> Result<(), Failure> {
         self.shut(py)
@@ -491,8 +491,8 @@ fn ranges(numbers: &[u32]) -> String {
 fn refuse_numbers_of_lanes(given: &Bound<'_, PyAny>) -> Result<(), Failure> {
     let py = given.py();
     let asarray = py.import("numpy")?.getattr("asarray")?;
-    // Values that are not arrays are refused later, as a mask.
-    let Ok(array) = asarray.call1((given,)) else { return Ok(()) };
+    // Values that NumPy cannot convert are refused later, as a mask.
+    let Some(array) = found(py, asarray.call1((given,)))? else { return Ok(()) };
     let dtype = array.getattr("dtype")?;
     if dtype.getattr("kind")?.extract::<String>()? == "b" {
         return Ok(());
