@@ -20,7 +20,7 @@ use crate::sampler::eligibility::{Candidate, number};
 use crate::sampler::plan::{BatchPlan, PrefetchPolicy};
 use crate::table::LearnedValues;
 
-/// Counts of the work that gathering a batch took.
+/// Draws that a gather took, and the items that it did not find.
 #[derive(Debug, Default)]
 pub(in crate::sampler) struct Gathered {
     /// Draws of all items together.
@@ -69,8 +69,7 @@ impl Gather {
             };
             match fill.run(arenas) {
                 Ok(gathered) => return Ok(gathered),
-                // The draws of the next round are the same: they do not depend on the memory of the
-                // lanes.
+                // The next round gathers all items again, with the same random numbers.
                 Err(Stopped::Moved) => {}
                 Err(Stopped::Failed(error)) => return Err(error),
             }
@@ -123,8 +122,9 @@ impl<'a, P: GatherPoints> Fill<'a, P> {
                 windows.prefetch_all();
             }
         } else if !self.writer.copy_micro_batch(now, next, self.sums, arenas) {
-            // The lanes lack a column of the plan, which only a corrupt lane does.
-            self.inspect_items(now, regular)?;
+            // The lanes lack a column of the plan, which happens only if a lane is corrupt.
+            // Inspects all items, since each look forgets the items of the last one.
+            self.inspect_items(now, now.all())?;
             regular = 0;
         }
         if regular != now.all() {
