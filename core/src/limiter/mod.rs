@@ -27,7 +27,7 @@ use backcast_layout::{LimitCounts, LimitedSide, LimiterTable, PendingResize, Rin
 use self::limits::{LimiterCounts, RateLimiter};
 use crate::error::LimiterError;
 
-/// Maximum repetitions of a count of transitions during which writers appended.
+/// Maximum times that a count of transitions is repeated because writers appended meanwhile.
 const MAX_RECOUNTS: u32 = 16;
 
 /// Rate limiter of a ring. Any process can read and change its limits and switch it off.
@@ -84,7 +84,7 @@ impl Limiter {
     /// Puts other limits into force, for every process. The counts are kept. Waiting processes
     /// check the new limits.
     ///
-    /// While a resize is not finished, `min_size` is at most what the ring can hold before it.
+    /// Until a resize has finished, `min_size` may be at most what the ring can hold without it.
     pub fn set(&self, limits: RateLimiter) -> Result<(), LimiterError> {
         self.table()?;
         match limits.check_new(most_transitions(&self.store)) {
@@ -127,9 +127,9 @@ impl Limiter {
     }
 
     /// Counts anew, as if the limiter were new and the transitions of the ring, or `min_size` of
-    /// them if there are more, had just been inserted. For rows that are to be left out of the
-    /// proportion of draws to inserts: those of a data set, or of an earlier run. The limits stay,
-    /// and processes that wait decide anew. Rows appended meanwhile may be missing in the count.
+    /// them if there are more, had just been inserted. Use it to leave rows out of the proportion
+    /// of draws to inserts: those of a data set, or of an earlier run. The limits stay, and
+    /// processes that wait check them again. Rows appended meanwhile may be missing in the count.
     ///
     /// ```
     /// use backcast_core::{DType, RateLimiter, Ring, RingOptions, Schema};
@@ -157,7 +157,8 @@ impl Limiter {
     }
 
     /// Returns the inserts at the last [`clear`](crate::Ring::clear) or
-    /// [`drop_episode`](crate::Ring::drop_episode); 0 before the first one.
+    /// [`drop_episode`](crate::Ring::drop_episode). Returns 0 if there was none since the ring was
+    /// created or the counts were reset.
     #[must_use]
     pub fn inserts_at_last_drop(&self) -> u64 {
         self.store.limiter().map_or(0, |table| table.deletes().1)
@@ -179,12 +180,12 @@ pub(crate) fn wake_all(store: &RingStore) {
     }
 }
 
-/// Counts what was inserted and cannot be drawn any more, after rows were dropped, and wakes both
-/// sides. `drawable` counts the transitions of the ring; writers will count `uncounted` dropped
-/// ones with their next rows.
+/// Counts the inserted transitions that cannot be drawn any more, after rows were dropped, and
+/// wakes both sides. `drawable` counts the transitions of the ring. `uncounted` is the number of
+/// dropped transitions that writers will count with their next rows.
 ///
-/// Draws that the ratio asked for those transitions count as made, since they cannot be made any
-/// more: a cleared ring then has the difference of a new one.
+/// Draws that the ratio asked for the dropped transitions count as made, since they cannot be made
+/// any more: a cleared ring then has the difference of a new one.
 pub(crate) fn count_dropped(store: &RingStore, drawable: impl Fn() -> u64, uncounted: u64) {
     let Some(table) = store.limiter() else { return };
     let count = || table.load_inserts(Acquire) & COUNT;
@@ -226,4 +227,39 @@ pub(crate) fn current(table: &LimiterTable) -> Option<(RateLimiter, u64)> {
 /// no successor.
 pub(crate) fn most_transitions(store: &RingStore) -> u64 {
     store.lanes().iter().map(|lane| lane.capacity().saturating_sub(1)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DType, Ring, RingOptions, SamplerOptions, Schema, StepColumns, WriterOptions};
+
+    #[test]
+    fn counts_begin_anew_with_the_transitions_of_the_ring_but_at_most_min_size() {
+        let schema = Schema::builder().column("obs", DType::U8, &[]).build().unwrap();
+        let limits = RateLimiter::ratio(2.0, 12, 40.0).enabled(false);
+        for (kept, inserts) in [(0, 0), (7, 7), (12, 12), (30, 12)] {
+            let options = RingOptions::with_capacity(100).limiter(limits);
+            let ring = Ring::heap(&schema, options).unwrap();
+            let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+            let mut append = |rows: u64| {
+                for _ in 0..rows {
+                    let columns = StepColumns::of(&schema).with("obs", &[7_u8]).unwrap();
+                    writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
+                }
+            };
+            append(31);
+            ring.sampler(SamplerOptions::seeded(1)).unwrap().sample(8).unwrap();
+            ring.clear().unwrap();
+            append(kept + 1);
+            let limiter = ring.limiter().unwrap();
+            let LimiterCounts { inserts: before, samples, deletes } = limiter.counts();
+            assert_eq!((ring.len(), before), (kept, 31 + kept));
+            assert!(samples > 0 && deletes > 0 && limiter.inserts_at_last_drop() > 0);
+            limiter.reset_counts().unwrap();
+            assert_eq!(limiter.counts(), LimiterCounts { inserts, samples: 0, deletes: 0 });
+            assert_eq!(limiter.inserts_at_last_drop(), 0);
+            assert_eq!(limiter.limits().unwrap(), limits);
+        }
+    }
 }

@@ -46,11 +46,11 @@ impl Caller<'_> {
 pub(crate) struct AloneSince(Mutex<Option<(Instant, u64)>>);
 
 impl AloneSince {
-    /// Returns whether no writer was found alive for 100 ms, and none counted an insert. So a
-    /// process that closes one writer and opens another is not missed.
+    /// Returns whether no writer was found alive for 100 ms, and none counted an insert meanwhile.
+    /// So a process that closes one writer and soon opens another still counts as a live writer.
     pub(crate) fn is_alone(&self, store: &RingStore, table: &LimiterTable) -> bool {
         let has_writer = store.has_writer();
-        // After the look for a writer: one may have counted before it ended.
+        // Loads after the check for a writer: a writer may have counted inserts before it ended.
         let inserts = table.load_inserts(Acquire) & COUNT;
         let mut found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match *found {
@@ -110,7 +110,7 @@ impl<'a> Waiting<'a> {
         }
     }
 
-    /// Waits until `try_pass` succeeds under the limits in force, of a generation.
+    /// Waits until `try_pass` succeeds. `try_pass` gets the limits in force and their generation.
     pub(super) fn until_passed(
         mut self,
         caller: &mut Caller<'_>,
@@ -155,8 +155,8 @@ impl<'a> Waiting<'a> {
                 return Err(error(describe(caller.waited()).into()));
             }
             let (ticket, word) = listen(&other, shortage.wake_at);
-            // A sampler that begins to await rows sets its mark and then wakes writers: it is seen
-            // here, or the sleep is refused.
+            // A sampler that begins to await rows sets its mark and then wakes writers: the mark is
+            // seen here, or the sleep is refused.
             if side == LimitedSide::Inserts && awaits_rows(store, table) {
                 return Ok(());
             }
@@ -277,5 +277,55 @@ mod tests {
         assert!(!lives.is_alone(store, table));
         drop(writer);
         assert!(!lives.is_alone(store, table), "the time begins when it has ended");
+    }
+
+    #[test]
+    fn a_wait_checks_again_without_a_sleep_after_a_change_and_a_limited_number_of_times() {
+        let schema = Schema::builder().column("obs", DType::U8, &[]).build().unwrap();
+        let limits = RateLimiter::queue(5);
+        let options = RingOptions::with_capacity(100).limiter(limits);
+        let ring = Ring::heap(&schema, options).unwrap();
+        let (store, limiter) = (ring.store(), ring.limiter().unwrap());
+        let table = store.limiter().unwrap();
+        let mark = |_: WaitMark| {};
+        let (unlinked, drawable) = (|_: Option<&mut Wait<'_>>| false, || 0_u64);
+        // Calls `change` at every check but number `passes_at`, which passes. Returns the number of
+        // checks, and how the wait ended. A call that must not wait fails where it would sleep.
+        let waited = |call, change: &dyn Fn() -> Shortage, passes_at: u32| {
+            let waiting = Waiting::new(store, table, (call, 1), &mark);
+            let mut caller = Caller { wait: None, unlinked: &unlinked, drawable: &drawable };
+            let mut checks = 0;
+            let ended = waiting.until_passed(&mut caller, |_, _, _| {
+                checks += 1;
+                if checks == passes_at { Ok(()) } else { Err(change()) }
+            });
+            (checks, ended)
+        };
+        let short = Shortage { needed: COUNT, wake_at: COUNT, held: 0, own: 0, fails: false };
+        let changes: [(&str, &dyn Fn() -> Shortage); 5] = [
+            ("limits that were set", &|| {
+                limiter.set(limits).unwrap();
+                short
+            }),
+            ("deletes", &|| {
+                table.count_deletes(table.deletes().0 + 1, 0);
+                short
+            }),
+            ("inserts at the last drop", &|| {
+                table.count_deletes(0, table.deletes().1 + 1);
+                short
+            }),
+            ("items given back", &|| Shortage { own: 1, ..short }),
+            ("a count that was reached", &|| Shortage { wake_at: 0, ..short }),
+        ];
+        for call in [LimitedCall::Append { lane: 0 }, LimitedCall::Draw] {
+            let sleeps = || Err(LimitError::WouldWait);
+            assert_eq!(waited(call, &|| short, 2), (1, sleeps()), "{call:?} without a change");
+            for (what, change) in changes {
+                assert_eq!(waited(call, change, 3), (3, Ok(())), "{call:?}, {what}");
+                let endless = waited(call, change, 2 * MAX_LOOKS);
+                assert_eq!(endless, (MAX_LOOKS, sleeps()), "{call:?}, {what}");
+            }
+        }
     }
 }

@@ -269,3 +269,50 @@ fn arrays_of_other_types_and_sizes_are_refused() {
     assert!(actor.pull_bytes(&mut []).is_err());
     assert_eq!(actor.pulled(), 0);
 }
+
+#[test]
+fn parameters_have_every_option_that_they_were_made_with() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = Base::at(dir.path());
+    // Each object replaces the one before it, if that one is persistent.
+    let plain = || ParamsOptions::default().base(base.clone()).exist(Exist::Replace);
+    let bytes: [&[u8]; 3] = [&[0; 4_000], &[0; 7], &[0; 8]];
+    for (options, expected) in [
+        (plain(), (false, 1, 2, 64)),
+        (plain().persistent(true), (true, 1, 2, 64)),
+        (plain().versions_kept(3), (false, 3, 2, 64)),
+        (plain().spare_slots(5), (false, 1, 5, 64)),
+        (plain().reader_slots(7), (false, 1, 2, 7)),
+    ] {
+        for is_restored in [false, true] {
+            let made = if is_restored {
+                Params::restore("policy", like(), options.clone(), 1, &bytes)
+            } else {
+                Params::create("policy", like(), options.clone())
+            };
+            let made = made.unwrap();
+            let (stats, readers) = (made.stats(), made.shape().reader_slots());
+            let found = (stats.persistent, stats.versions_kept, stats.spare_slots, readers);
+            assert_eq!(found, expected, "restored: {is_restored}");
+            assert!(made.path().unwrap().starts_with(dir.path()));
+            drop(made);
+            let is_kept = Params::attach_in(&base, "policy").is_ok();
+            assert_eq!(is_kept, stats.persistent, "restored: {is_restored}");
+        }
+    }
+}
+
+#[test]
+fn as_many_handles_have_views_as_there_are_reader_slots() {
+    let options = ParamsOptions::default().reader_slots(2);
+    let mut params = Params::heap(like(), &options).unwrap();
+    publish(&mut params, 1).unwrap();
+    let mut others = [params.another(), params.another()];
+    for other in &mut others {
+        drop(other.view().unwrap());
+    }
+    let refused = params.view().unwrap_err();
+    assert!(matches!(refused, ParamsError::NoReaderSlot { slots: 2 }), "{refused}");
+    drop(others);
+    assert_eq!(params.view().unwrap().version(), 1);
+}

@@ -14,8 +14,8 @@ pub struct PriorityDistribution {
     /// Rows that have a priority.
     pub rows: u64,
     /// Number of rows of equal priority that would be drawn with the same diversity: the square of
-    /// the sum of `(priority + eps) ^ exponent`, divided by the sum of its squares (Kish, "Survey
-    /// Sampling", 1965, section 11.2). Between 1 and `rows`; 0 without any.
+    /// the sum of all `(priority + eps) ^ exponent`, divided by the sum of their squares (Kish,
+    /// "Survey Sampling", 1965, section 11.2). Between 1 and `rows`; 0 without rows.
     pub effective_rows: f64,
     /// Rows by `(priority + eps) ^ exponent`, smallest first. A bin has the values from `from` up
     /// to, and without, `2 * from`. Bins between the smallest and the largest may be empty.
@@ -138,6 +138,29 @@ mod tests {
             }
             let counted: u64 = found.histogram.iter().map(|bin| bin.rows).sum();
             assert_eq!(counted, found.rows);
+        }
+    }
+
+    #[test]
+    fn a_histogram_ranges_from_the_smallest_priority_to_the_largest() {
+        let schema = Schema::builder().column("obs", DType::F32, &[]).build().unwrap();
+        for (priorities, expected) in [
+            (&[1.0][..], &[(1.0, 1)][..]),
+            (&[0.75, 5.0, 4.0], &[(0.5, 1), (1.0, 0), (2.0, 0), (4.0, 2)]),
+            (&[2.0, 16.0, 2.0, 3.0], &[(2.0, 3), (4.0, 0), (8.0, 0), (16.0, 1)]),
+        ] {
+            let ring = Ring::heap(&schema, RingOptions::with_capacity(60)).unwrap();
+            let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+            for _ in 0..=priorities.len() {
+                let columns = StepColumns::of(&schema).with("obs", &[0.0_f32]).unwrap();
+                writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
+            }
+            let mut table = ring.priorities(&PriorityOptions::alpha(1.0).eps(0.0)).unwrap();
+            let index: Vec<i64> = (0..).take(priorities.len()).collect();
+            assert_eq!(table.update(&index, priorities).unwrap(), 0);
+            let histogram = table.distribution().histogram;
+            let found: Vec<_> = histogram.iter().map(|bin| (bin.from, bin.rows)).collect();
+            assert_eq!(found, expected);
         }
     }
 }

@@ -13,12 +13,13 @@ use crate::error::RingError;
 use crate::limiter::limits::RateLimiter;
 use crate::schema::Schema;
 
-/// Rows that a writer announces at a time: a thousandth of a lane within these bounds. With 16 rows
-/// to a fence, the fence costs a fifth of a small row.
+/// Bounds of the number of rows that a writer announces at a time. Within them it is a thousandth
+/// of the lane. With 16 rows to a fence, the fence costs a fifth of a small row.
 const RESERVE_CHUNK: RangeInclusive<u32> = 16..=1024;
 impl Ring {
-    /// Creates a ring under a name. All its memory is allocated now: a full `/dev/shm`, control
-    /// group or disk is an error here and never a crash later. O(bytes).
+    /// Creates a ring under a name, or attaches to an equal one if `options` allow it. All memory
+    /// of a new ring is allocated now: a full `/dev/shm`, control group or disk is an error here
+    /// and never a crash later. O(bytes).
     pub fn create(name: &str, schema: &Schema, options: RingOptions) -> Result<Self, RingError> {
         let spec = spec(schema, &options, page_size())?;
         check_capacity(&spec, options.capacity, page_size())?;
@@ -57,8 +58,8 @@ impl Ring {
         Ok(keeper.lock().unwrap_or_else(PoisonError::into_inner).keep(self.store())?)
     }
 
-    /// Returns the bytes that [`create`](Self::create) would allocate. Checks sizes and limits
-    /// first.
+    /// Returns the bytes that [`create`](Self::create) would allocate. Checks sizes and limits like
+    /// [`restore`](Self::restore), which takes lanes of one row and fuller queues.
     pub fn planned_bytes(schema: &Schema, options: &RingOptions) -> Result<u64, RingError> {
         let spec = spec(schema, options, page_size())?;
         if spec.lane_capacity == 0 {
@@ -164,7 +165,7 @@ fn reserve_chunk(lane_capacity: u64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::DType;
+    use crate::{DType, LanePolicy, RingSettings};
 
     #[test]
     fn lanes_that_never_hold_a_transition_are_refused_with_the_least_capacity() {
@@ -189,6 +190,24 @@ mod tests {
     }
 
     #[test]
+    fn bytes_that_leave_one_row_a_lane_are_refused_with_the_least_bytes() {
+        let schema = Schema::builder().column("obs", DType::F32, &[8]).build().unwrap();
+        let options = |capacity: Capacity, lanes| RingOptions::with_capacity(capacity).lanes(lanes);
+        let make = |bytes, lanes| Ring::heap(&schema, options(Capacity::Bytes(bytes), lanes));
+        for lanes in [1_u32, 3, 16] {
+            let one = spec(&schema, &options(Capacity::Rows(lanes.into()), lanes), 1).unwrap();
+            let bytes = Geometry::of(&one, 1).unwrap().total_bytes(lanes);
+            let refused = make(bytes, lanes).unwrap_err();
+            let RingError::TooSmall { rows: 1, least, .. } = &refused else { panic!("{refused}") };
+            let least: u64 = least.trim_end_matches(" bytes").parse().unwrap();
+            assert!(refused.to_string().contains(&format!("{bytes} bytes")), "{refused}");
+            assert_eq!(make(least, lanes).unwrap().lane_capacity(), 2, "{refused}");
+            let less = make(least - 1, lanes);
+            assert!(matches!(less, Err(RingError::TooSmall { rows: 1, .. })), "{less:?}");
+        }
+    }
+
+    #[test]
     fn a_chunk_is_a_thousandth_of_a_lane_and_comes_out_of_the_bytes_asked_for() {
         let schema = Schema::builder().column("obs", DType::F32, &[8]).build().unwrap();
         let of = |options| spec(&schema, &options, 4_096).unwrap();
@@ -203,6 +222,28 @@ mod tests {
             assert!(geometry.total_bytes(1) <= 1 << shift, "{spec:?}");
             assert_eq!(geometry.slots, spec.lane_capacity + u64::from(spec.reserve_chunk));
             assert!(spec.reserve_chunk >= reserve_chunk(spec.lane_capacity));
+        }
+    }
+
+    #[test]
+    fn a_ring_has_every_option_that_it_was_created_with() {
+        let schema = Schema::builder().column("obs", DType::F32, &[8]).build().unwrap();
+        let plain = || RingOptions::with_capacity(100);
+        let settings = plain().settings();
+        let (bytes, lane_policy) = (Capacity::Bytes(1 << 20), LanePolicy::Fail);
+        let limits = RateLimiter::queue(9);
+        for (options, expected) in [
+            (plain(), settings),
+            (plain().capacity(bytes), RingSettings { capacity: bytes, ..settings }),
+            (plain().lanes(3), RingSettings { lanes: 3, ..settings }),
+            (plain().reader_slots(5), RingSettings { reader_slots: 5, ..settings }),
+            (plain().lane_policy(lane_policy), RingSettings { lane_policy, ..settings }),
+            (plain().huge_pages(false), RingSettings { huge_pages: false, ..settings }),
+            (plain().limiter(limits), RingSettings { limiter: Some(limits), ..settings }),
+        ] {
+            let ring = Ring::heap(&schema, options).unwrap();
+            let limiter = ring.limiter().map(|limiter| limiter.limits().unwrap());
+            assert_eq!(RingSettings { limiter, ..ring.options().settings() }, expected);
         }
     }
 }

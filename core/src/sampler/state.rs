@@ -39,7 +39,7 @@ pub struct SamplerState {
     pub batches: u64,
     /// Rank of the learner, and number of learners that share the draws of the seed.
     pub rank: (u32, u32),
-    /// Transitions of the history window; `None`: no window axis.
+    /// Transitions of the history window of all columns; `None` without it.
     pub history: Option<u32>,
     /// Transitions of the future window.
     pub future: u32,
@@ -51,20 +51,23 @@ pub struct SamplerState {
     pub discounts: bool,
     /// Treatment of windows that reach beyond their episode.
     pub boundary: Boundary,
-    /// Transitions from the start of one window to that of the next; 1 draws every window. Others
-    /// are of states that were saved before there were [sequences](crate::Sequence): windows that
-    /// start every `stride` transitions of an episode, and the one that ends with it.
+    /// Transitions from the start of one window to that of the next; 1 draws every window. Other
+    /// values occur only in states that were saved before there were [sequences](crate::Sequence).
+    /// They draw the windows that start every `stride` transitions of an episode, and the one that
+    /// ends with the episode.
     pub stride: u32,
     /// Whether arrays are independent of each other.
     pub copy: bool,
     /// Form of what is drawn.
     pub form: Form,
-    /// The columns of a batch and the window of each; `None`: all columns have the history window.
+    /// The columns of a batch and the window of each. With `None` a batch has all columns, with the
+    /// window that `history` sets.
     pub columns: Option<ColumnWindows>,
     /// Selector of the rows. Priorities and claims of a table are data, in the table that the
     /// selector names.
     pub selector: Selector,
-    /// Goals that are relabelled in hindsight. The function of their rewards is no part of a state.
+    /// Goals that are relabelled in hindsight. A state does not have the function that computes
+    /// their rewards.
     pub hindsight: Option<Hindsight>,
     /// Table of learned columns that batches show. Its values are data, in that table.
     pub learned: Option<LearnedOptions>,
@@ -100,8 +103,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        AutoresetMode, BatchesOptions, Ring, RingOptions, Schema, Sequence, StepColumns,
-        WriterOptions,
+        AutoresetMode, BatchesOptions, ColumnWindow, GoalStrategy, PriorityOptions, Ring,
+        RingOptions, Schema, Sequence, StepColumns, TableOptions, WholeEpisodes, WriterOptions,
     };
 
     fn ring() -> Ring {
@@ -177,5 +180,114 @@ mod tests {
         let mut sampler = ring.sampler(state.clone()).unwrap();
         sampler.sample(4).unwrap();
         assert_eq!(sampler.state().batches, 0);
+    }
+
+    #[test]
+    fn a_state_has_every_option_of_its_sampler() {
+        let schema = Schema::builder()
+            .column("obs/from", DType::F32, &[])
+            .column("obs/to", DType::F32, &[])
+            .column("reward", DType::F32, &[])
+            .column("discount", DType::F32, &[])
+            .build()
+            .unwrap();
+        let ring = Ring::heap(&schema, RingOptions::with_capacity(100)).unwrap();
+        let seeded = || SamplerOptions::seeded(9);
+        let plain = || SamplerState {
+            seed: 9,
+            batches: 0,
+            rank: (0, 1),
+            history: None,
+            future: 0,
+            n_step: None,
+            gamma: None,
+            discounts: false,
+            boundary: Boundary::Mask,
+            stride: 1,
+            copy: false,
+            form: Form::Transitions,
+            columns: None,
+            selector: Selector::Uniform,
+            hindsight: None,
+            learned: None,
+        };
+        let sequence = Sequence::new(8).stride(4);
+        let episodes = WholeEpisodes::padded().max_length(9);
+        let columns = ColumnWindows::default().column("obs", ColumnWindow::History(4));
+        let goals = Hindsight::new(GoalStrategy::Final).columns("obs/from", "obs/to");
+        let learned = LearnedOptions::new("online").column("value", DType::F32);
+        let by = || PriorityOptions::alpha(0.5);
+        let mut cases = vec![
+            (seeded(), plain()),
+            (SamplerState { batches: 5, ..plain() }.into(), SamplerState { batches: 5, ..plain() }),
+            (SamplerState { stride: 3, ..plain() }.into(), SamplerState { stride: 3, ..plain() }),
+            (seeded().rank(1, 3), SamplerState { rank: (1, 3), ..plain() }),
+            (seeded().history(4), SamplerState { history: Some(4), ..plain() }),
+            (seeded().future(3), SamplerState { future: 3, ..plain() }),
+            (
+                seeded().n_step(3).gamma(0.9),
+                SamplerState { n_step: Some(3), gamma: Some(0.9), ..plain() },
+            ),
+            (
+                seeded().n_step(2).discount_column(),
+                SamplerState { n_step: Some(2), discounts: true, ..plain() },
+            ),
+            (
+                seeded().boundary(Boundary::Clamp),
+                SamplerState { boundary: Boundary::Clamp, ..plain() },
+            ),
+            (seeded().copy(true), SamplerState { copy: true, ..plain() }),
+            (
+                seeded().sequence(sequence),
+                SamplerState { form: Form::Sequence(sequence), ..plain() },
+            ),
+            (
+                seeded().episodes(episodes),
+                SamplerState { form: Form::Episodes(episodes), ..plain() },
+            ),
+            (seeded().columns(columns.clone()), SamplerState { columns: Some(columns), ..plain() }),
+            (
+                seeded().priority(by()),
+                SamplerState { selector: Selector::Priority(by()), ..plain() },
+            ),
+            (seeded().hindsight(goals.clone()), SamplerState { hindsight: Some(goals), ..plain() }),
+            (seeded().learned(learned.clone()), SamplerState { learned: Some(learned), ..plain() }),
+        ];
+        let selectors = [
+            Selector::MaxPriority(by()),
+            Selector::MinPriority(by()),
+            Selector::Fifo,
+            Selector::Lifo,
+            Selector::Recency { half_life: 9.0 },
+            Selector::LaneWeights(vec![2.0]),
+            Selector::LaneStrata,
+            Selector::Table(TableOptions::consume("queue")),
+        ];
+        cases.extend(selectors.map(|selector| {
+            (seeded().selector(selector.clone()), SamplerState { selector, ..plain() })
+        }));
+        for (options, expected) in cases {
+            let state = ring.sampler(options).unwrap().state();
+            assert_eq!(state, expected);
+            assert_eq!(ring.sampler(state).unwrap().state(), expected, "of its own state");
+        }
+    }
+
+    #[test]
+    fn a_state_has_what_changed_in_the_selector_of_its_sampler() {
+        let ring = ring();
+        let by = |table| PriorityOptions::alpha(0.6).table(table);
+        let mut later_beta = ring.sampler(SamplerOptions::seeded(1).priority(by("rows"))).unwrap();
+        later_beta.set_beta(0.7).unwrap();
+        // The form gives its stride to the priorities.
+        let sequences = SamplerOptions::seeded(1).sequence(Sequence::new(4).stride(2));
+        let of_sequences = ring.sampler(sequences.priority(by("starts"))).unwrap();
+        for (sampler, expected) in
+            [(later_beta, by("rows").beta(0.7)), (of_sequences, by("starts").stride(2))]
+        {
+            let state = sampler.state();
+            assert_eq!(state.selector, Selector::Priority(expected.clone()));
+            assert_eq!(ring.sampler(state).unwrap().priority_options(), Some(&expected));
+        }
     }
 }

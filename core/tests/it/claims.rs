@@ -225,6 +225,8 @@ fn other_settings_and_other_kinds_are_refused() {
         for (asked, part) in [
             (TableOptions::consume("t").max_times_sampled(3), "max_times_sampled is 2, but 3"),
             (TableOptions::epoch("t"), "consume, oldest first, but epoch, shuffled"),
+            (TableOptions::consume("t").shuffled(true), "oldest first, but consume, shuffled"),
+            (TableOptions::epoch("t").shuffled(false), "but epoch, oldest first"),
             (TableOptions::consume("t").max_times_sampled(2).seed(9), "seed is 0, but 9"),
             (TableOptions::consume("t").max_times_sampled(0), "max_times_sampled is 0"),
             (TableOptions::epoch("u").max_times_sampled(2), "max_times_sampled is 2"),

@@ -1,7 +1,7 @@
 //! Draws from rings with a rate limiter: waits, and counts of items.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use super::*;
@@ -9,7 +9,7 @@ use crate::error::LimitedCall;
 use crate::limiter::limits::{LimiterCounts, RateLimiter};
 use crate::{
     BatchesOptions, Boundary, DType, PriorityOptions, Ring, RingOptions, SamplerOptions, Schema,
-    Selector, StepColumns, TableOptions, WriterOptions,
+    Selector, StepColumns, TableOptions, Writer, WriterOptions,
 };
 
 fn ring(limiter: RateLimiter) -> Ring {
@@ -24,6 +24,13 @@ fn fill(ring: &Ring, transitions: u64) {
         let columns = StepColumns::of(ring.schema()).with("obs", &[7_u8]).unwrap();
         writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
     }
+}
+
+/// Appends a row, unless that needs a wait. Returns whether it was appended.
+fn try_append(writer: &mut Writer) -> bool {
+    let schema = writer.schema().clone();
+    let columns = StepColumns::of(&schema).with("obs", &[7_u8]).unwrap();
+    writer.try_append(&columns.step(&[false], &[false]).unwrap()).is_ok()
 }
 
 fn consumes() -> SamplerOptions {
@@ -126,6 +133,47 @@ fn a_draw_of_a_ring_that_was_emptied_waits() {
         assert_eq!(ring.len(), 20);
         sampler.sample(4).unwrap();
     }
+}
+
+/// The ring holds at most 199 transitions. The first one inserted after the clear has lost its row.
+#[test]
+fn every_draw_of_a_filled_ring_is_allowed_though_a_counted_transition_was_dropped() {
+    let ring = ring(RateLimiter::min_size(199));
+    let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+    assert!((0..5).all(|_| try_append(&mut writer)));
+    ring.clear().unwrap();
+    assert!((0..198).all(|_| try_append(&mut writer)));
+    let mut sampler = ring.sampler(SamplerOptions::seeded(1)).unwrap();
+    sampler.set_timeout(Some(Duration::ZERO));
+    let refused = sampler.sample(4).unwrap_err();
+    assert!(matches!(refused, SampleError::Limited(LimitError::TimedOut(_))), "{refused}");
+    assert!(try_append(&mut writer));
+    assert_eq!((counts(&ring).inserts, counts(&ring).deletes, ring.len()), (203, 5, 198));
+    for _ in 0..3 {
+        sampler.sample(4).unwrap();
+    }
+}
+
+#[test]
+fn writers_go_on_only_while_a_draw_whose_batch_is_counted_awaits_rows() {
+    // With 4 transitions 7 items may be drawn, and the next transition waits for all of them.
+    let limits = RateLimiter::band(2.0, 1, 1.0, 3.0);
+    let ring = ring(limits.enabled(false));
+    let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+    assert!((0..5).all(|_| try_append(&mut writer)));
+    ring.limiter().unwrap().set(limits).unwrap();
+    assert!(!try_append(&mut writer), "no item is drawn yet");
+    let writer = Arc::new(Mutex::new(writer));
+    // The draw asks for its interrupt once it waits: that appends the two rows that it lacks.
+    let appends = Arc::clone(&writer);
+    let interrupt = Interrupt::when(move || {
+        let mut writer = appends.lock().unwrap();
+        !(try_append(&mut writer) && try_append(&mut writer))
+    });
+    let mut sampler = ring.clone().interrupted_by(interrupt).sampler(consumes()).unwrap();
+    assert_eq!(sampler.sample(6).unwrap().index(), [0, 1, 2, 3, 4, 5]);
+    assert_eq!((counts(&ring).inserts, counts(&ring).samples), (6, 6));
+    assert!(!try_append(&mut writer.lock().unwrap()), "the draw has its rows");
 }
 
 #[test]

@@ -177,6 +177,24 @@ fn a_writer_that_is_held_back_says_for_what_it_waits() {
 }
 
 #[test]
+fn a_wait_lasts_as_long_as_the_options_of_the_writer_say() {
+    // The interrupt ends a wait that has time left.
+    let ring = ring(1, RateLimiter::queue(1)).interrupted_by(Interrupt::when(|| true));
+    for (options, times_out) in [
+        (WriterOptions::lanes(1), false),
+        (WriterOptions::lanes(1).timeout(Duration::from_secs(60)), false),
+        (WriterOptions::lanes(1).timeout(Duration::ZERO), true),
+    ] {
+        let mut writer = ring.writer(options).unwrap();
+        assert!((0..9).any(|_| append(&mut writer, &[false], None).is_err()));
+        let ended = with_step(&ring, |step| writer.append(step).map(drop)).unwrap_err();
+        let AppendError::Limited(ended) = ended else { panic!("{ended}") };
+        assert_eq!(matches!(ended, LimitError::TimedOut(_)), times_out, "{ended}");
+        assert_eq!(matches!(ended, LimitError::Interrupted { .. }), !times_out, "{ended}");
+    }
+}
+
+#[test]
 fn a_long_wait_is_reported_once() {
     let ring = ring(1, RateLimiter::queue(1));
     let mut writer = writer(&ring, 1, AutoresetMode::NextStep);

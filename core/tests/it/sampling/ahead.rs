@@ -102,6 +102,25 @@ fn memory_of_the_callers_is_filled_in_turn() {
 }
 
 #[test]
+fn all_memory_of_the_callers_but_one_is_drawn_ahead_whatever_the_prefetch() {
+    let ring = ring(200);
+    Actor::of(&ring).episode(150, End::Truncated);
+    let over = |arenas: usize, prefetch| {
+        let mut sampler = ring.sampler(options()).unwrap();
+        let memory: Vec<_> = (0..arenas).map(|_| sampler.gather(&[0]).unwrap()).collect();
+        sampler.batches_over(1, memory, BatchesOptions::prefetch(prefetch))
+    };
+    for arenas in [1, 2, 5] {
+        for prefetch in [0, 1, 2_000] {
+            let shown = format!("{:?}", over(arenas, prefetch).unwrap());
+            assert!(shown.contains(&format!("prefetch: {},", arenas - 1)), "{shown}");
+        }
+    }
+    let refused = over(1_026, 0).unwrap_err().to_string();
+    assert!(refused.contains("prefetch is 1025"), "{refused}");
+}
+
+#[test]
 fn impossible_depths_and_sizes_are_refused_before_a_thread_starts() {
     let ring = ring(200);
     let refuse = |batch, depth| {

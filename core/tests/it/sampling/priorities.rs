@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use backcast_core::{
     Batch, BatchesOptions, Beta, Boundary, ColumnWindow, ColumnWindows, Priorities, PriorityError,
     PriorityOptions, Ring, RowIndex, SampleError, Sampler, SamplerOptions, SegmentError,
-    WeightNorm,
+    TableCounters, WeightNorm,
 };
 use proptest::prelude::*;
 
@@ -235,6 +235,26 @@ fn new_rows_enter_at_the_largest_priority_and_the_first_at_one() {
     actor.episode(1, End::Truncated);
     by_table.sample(8).unwrap();
     assert_eq!(weights(&mut by_table, &[10, 0, 1]), [0.125, 0.5, 1.0]);
+}
+
+#[test]
+fn a_table_counts_rows_that_entered_and_priorities_that_were_set_or_dropped() {
+    let ring = ring(4_000);
+    let mut actor = Actor::of(&ring);
+    let mut priorities = ring.priorities(&plain()).unwrap();
+    let counted = |entered, updated, stale| TableCounters { entered, updated, stale, repairs: 0 };
+    assert_eq!(priorities.counters(), counted(0, 0, 0));
+    // The newest row, the FINAL row 10, enters with its successor.
+    actor.episode(10, End::Terminated);
+    assert_eq!(priorities.update(&[3, 4], &[2.0, 3.0]).unwrap(), 0);
+    assert_eq!(priorities.counters(), counted(10, 2, 0));
+    // More rows than are read at a time.
+    actor.episode(2_500, End::Open);
+    assert_eq!(priorities.update(&[10, 5], &[1.0, 1.0]).unwrap(), 1, "a FINAL row");
+    assert_eq!(priorities.counters(), counted(2_510, 3, 1));
+    actor.step(End::Open);
+    sampler(&ring, 1, plain()).sample(4).unwrap();
+    assert_eq!(priorities.counters(), counted(2_511, 3, 1), "a draw sets no priority");
 }
 
 #[test]
