@@ -10,6 +10,11 @@ import sys
 import termios
 import time
 from pathlib import Path
+from typing import Any
+
+import pytest
+from backcast.fleet._progress import text_of
+from backcast.fleet._stats import Tally
 
 CODE = """
 import sys
@@ -133,3 +138,48 @@ def test_a_file_gets_a_plain_line_now_and_then_and_one_at_the_end(place: Path) -
 
 def test_a_file_gets_no_lines_that_are_not_asked_for(place: Path) -> None:
     assert told_to_end(started(place, "None", subprocess.PIPE), place) == ("rows 101\n", "")
+
+
+RATES = {
+    0.0: "0",
+    0.256: "0.256",
+    12.34: "12.3",
+    999.0: "999",
+    1_000.0: "1 k",
+    12_345.0: "12.3 k",
+    999_000.0: "999 k",
+    1_000_000.0: "1 M",
+    999.6: "1 k",
+    999_600.0: "1 M",
+    25_000_000.0: "25 M",
+    2e9: "2,000 M",
+}
+
+
+@pytest.mark.parametrize(("rate", "shown"), RATES.items())
+def test_rates_are_shown_in_thousands_or_millions(rate: float, shown: str) -> None:
+    stats = Tally(0, None).stats([], 0)
+    stats["updates"], stats["rows_per_s"], stats["updates_per_s"] = 1, rate, rate
+    assert text_of(stats) == f"0/0 actors | {shown} rows/s | {shown} updates/s"
+
+
+PARTS: dict[str, tuple[dict[str, Any], str]] = {
+    "nothing": ({}, "0/0 actors"),
+    "no update": ({"updates_per_s": 3.0}, "0/0 actors"),
+    "ratio": ({"samples_per_insert": 0.0}, "0/0 actors | 0.00 samples/insert"),
+    "age": (
+        {"policy_age_versions": 0.0, "policy_age_s": 1.0},
+        "0/0 actors | policy age 0.0 versions, 1.00 s",
+    ),
+    "episodes": (
+        {"episodes": 3, "return_mean": 0.0},
+        "0/0 actors | 3 episodes, return 0.0",
+    ),
+    "restarts": ({"restarts": 2}, "0/0 actors | 2 restarts"),
+}
+
+
+@pytest.mark.parametrize(("known", "shown"), PARTS.values(), ids=PARTS)
+def test_a_line_shows_what_is_known(known: dict[str, Any], shown: str) -> None:
+    stats: Any = {**Tally(0, None).stats([], 0), **known}
+    assert text_of(stats) == shown

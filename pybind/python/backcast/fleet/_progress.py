@@ -120,7 +120,9 @@ def text_of(stats: FleetStats) -> str:
 
 
 def _short(number: float) -> str:
+    """Show a number with three digits, in thousands or millions from 999.5 of the lower unit on."""
     for limit, unit in ((1e6, " M"), (1e3, " k")):
-        if number >= limit:
-            return f"{number / limit:.3g}{unit}"
+        if number >= 0.9995 * limit:
+            scaled = number / limit
+            return f"{scaled:,.0f}{unit}" if scaled >= 999.5 else f"{scaled:.3g}{unit}"
     return f"{number:.3g}"
