@@ -11,13 +11,16 @@ import threading
 from contextlib import suppress
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import backcast as bc
 import fleet_actors as actors
 import pytest
 from backcast import fleet as fleet_module
-from backcast.fleet._stats import Published
+from backcast.fleet import _stats
+from backcast.fleet._metrics import Report
+from backcast.fleet._stats import ActorStats, Published, Tally
 from facts import missing
 
 WATCHDOG_S = 120
@@ -129,6 +132,62 @@ def test_the_age_of_a_policy_is_counted_from_when_it_was_replaced() -> None:
     assert published.age(1, 29.0) == (0, 9.0)
     assert published.age(4, 29.9) == (0, 0.0), "read before the learner noted it"
     assert published.age(3, 40.0) is None, "never published"
+
+
+def test_rates_are_those_of_the_last_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(_stats, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    buf = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100)
+    with buf, buf.writer() as writer:
+        writer.append(obs=1, terminated=False, truncated=False)
+        tally = Tally(0, buf)
+        seen = []
+        for now_s, rows, updates in (
+            (100.0, 0, 0),
+            (103.0, 8, 2),
+            (104.0, 2, 10),
+            (108.0, 28, 8),
+            (120.0, 6, 0),
+        ):
+            clock[0] = now_s
+            for _ in range(rows):
+                writer.append(obs=1, terminated=False, truncated=False)
+            tally.update(updates, 0, None)
+            stats = tally.stats([], 0)
+            seen.append((stats["seconds"], stats["rows_per_s"], stats["updates_per_s"]))
+    assert seen == [
+        (0.0, 0.0, 0.0),
+        (3.0, 8 / 3, 2 / 3),
+        (4.0, 10 / 4, 12 / 4),
+        # Since 103: the last statistics that are at least 5 s old.
+        (8.0, 30 / 5, 18 / 5),
+        (20.0, 6 / 12, 0.0),
+    ]
+    alone = Tally(0, None).stats([], 0)
+    assert (alone["rows"], alone["rows_per_s"], alone["updates_per_s"]) == (None, None, 0.0)
+
+
+def test_the_time_since_a_report_is_that_of_the_actors_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_stats, "time", SimpleNamespace(monotonic=lambda: 50.0))
+    tally = Tally(3, None)
+    tally.add([Report(rank, None, 1, None, time_s) for rank, time_s in ((0, 30), (0, 48), (2, 51))])
+    actors: list[ActorStats] = [
+        {
+            "rank": rank,
+            "pid": None,
+            "state": "running",
+            "restarts": 0,
+            "episodes": 0,
+            "version": None,
+            "since_report_s": None,
+            "last_error": None,
+        }
+        for rank in range(3)
+    ]
+    shown = [actor["since_report_s"] for actor in tally.stats(actors, 0)["actors"]]
+    assert shown == [2.0, None, 0.0]
 
 
 def test_a_killed_actor_is_restarted_with_its_rank_and_another_seed() -> None:

@@ -13,8 +13,11 @@ import backcast as bc
 import fleet_actors as actors
 import numpy as np
 import pytest
+from backcast.fleet._actor import ActorSpec
 from backcast.fleet._environment import Identity
 from backcast.fleet._metrics import ReportRing
+from backcast.fleet._restarts import RestartPolicy
+from backcast.fleet._supervisor import ActorState, Supervisor, SupervisorSettings
 from facts import missing
 
 WATCHDOG_S = 120
@@ -104,6 +107,38 @@ def test_an_actor_that_never_starts_is_named() -> None:
         bc.Fleet("hanging_import:act", start_timeout=0.2),
     ):
         pytest.fail("it started")
+
+
+def test_actors_that_start_for_too_long_are_named_and_no_others() -> None:
+    failures: list[Exception] = []
+    settings = SupervisorSettings(
+        spec=ActorSpec("walk:act", None, b""),
+        n=0,
+        seed=0,
+        restarts=RestartPolicy("signal", 5),
+        start_timeout_s=2.0,
+        stop_timeout_s=1.0,
+        environment={},
+        ring="",
+        folders=[],
+    )
+    supervisor = Supervisor(settings, failures.append, lambda: None, lambda: None)
+    process: Any = object()
+    states = ["starting", "running", "finished", "dead", "waiting", "stopped"]
+    others = [ActorState(rank, state, process) for rank, state in enumerate(states) if rank]
+    # The process of the first has not been started, and the second has 2 s.
+    others += [ActorState(6, "starting", None), ActorState(7, "starting", process, started_s=8.0)]
+    supervisor._actors = others
+    supervisor._check_late(10.0)
+    assert failures == []
+    late = [ActorState(rank, "starting", process, started_s=7.9) for rank in (0, 8)]
+    supervisor._actors = [late[0], *others, late[1]]
+    supervisor._check_late(10.0)
+    assert supervisor.failure is failures[0]
+    assert isinstance(failures[0], bc.errors.ActorTimeoutError)
+    assert str(failures[0]).startswith("actor 0, 8 (walk:act) was not ready within 2 s")
+    supervisor._actors = []
+    supervisor.stop()
 
 
 def test_a_taken_name_is_refused() -> None:
