@@ -81,7 +81,8 @@ impl<'a> DatasetWriter<'a> {
             columns.map(|column| (column, rows.bytes(column.name()).unwrap_or_default())).collect();
         let marks = u32_column(rows, "flags").into_iter().zip(u32_column(rows, "t"));
         for (row, (seq, (flags, t))) in rows.place().1.zip(marks).enumerate() {
-            // Without its predecessor, or after a gap, the row starts another episode.
+            // A row starts another episode if its predecessor was not read, it is the first of its
+            // episode, or it follows a gap.
             let goes_on = self.open.get(&lane).is_some_and(|open| open.next == seq);
             if !goes_on || t == 0 || flags & GAP != 0 {
                 self.cut(lane)?;
@@ -138,6 +139,8 @@ impl<'a> DatasetWriter<'a> {
         self.report.bytes += file.write(&folder.join(EPISODE))?;
         let about = json!({ "id": number, "total_steps": rows - 1 });
         write_json(&folder.join(METADATA), &about)?;
+        // The names of both files.
+        File::open(&folder)?.sync_all()?;
         self.report.rows += rows as u64;
         self.report.episodes = Some(number + 1);
         self.steps += rows as u64 - 1;
