@@ -11,11 +11,11 @@ use super::Ring;
 use super::notices::NoticeKind;
 
 /// Maximum repetitions of an inspection that finds a lane relocated. A ring is not resized that
-/// many times meanwhile, but a faulty peer may report it endlessly.
+/// many times meanwhile, but a faulty peer may report relocations endlessly.
 pub(crate) const MAX_RELOCATIONS: u32 = 16;
 
-/// Maximum further reads of a lane's counters if they show no rows. They show none if this process
-/// was stopped between the loads of two counters, and the writer filled the lane meanwhile.
+/// Maximum further reads of a lane's counters if they show no rows. They can show none if this
+/// process was stopped between the loads of two counters, and the writer filled the lane meanwhile.
 const MAX_READS: u32 = 8;
 
 impl Ring {
@@ -31,7 +31,8 @@ impl Ring {
         self.unless_relocated(inspect, empty)
     }
 
-    /// Makes an attempt, and repeats it if it failed and lanes were relocated since.
+    /// Makes an attempt. If it fails, repeats it once, and then as long as it fails and lanes are
+    /// relocated meanwhile.
     pub(crate) fn unless_relocated<T>(
         &self,
         mut attempt: impl FnMut() -> T,
@@ -48,8 +49,8 @@ impl Ring {
         mut attempt: impl FnMut() -> T,
         failed: impl Fn(&T) -> bool,
     ) -> T {
-        // The first attempt may have been made before another thread of this handle followed a
-        // relocation.
+        // Repeat once in any case: another thread of this handle may have followed a relocation
+        // since the first attempt.
         let mut before = None;
         for _ in 0..MAX_RELOCATIONS {
             self.follow();
@@ -127,4 +128,25 @@ fn read_again(lane: &Lane, mut rows: Range<u64>) -> Range<u64> {
 /// Returns whether a lane with these readable rows was relocated.
 pub(crate) fn is_relocated(lane: &Lane, rows: &Range<u64>) -> bool {
     rows.is_empty() && has_relocated(lane)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DType, RingOptions, Schema, StepColumns, WriterOptions};
+
+    #[test]
+    fn rows_of_a_lane_are_read_again_if_it_shows_a_head_but_no_row() {
+        let schema = Schema::builder().column("obs", DType::F32, &[]).build().unwrap();
+        let ring = Ring::heap(&schema, RingOptions::with_capacity(100)).unwrap();
+        let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+        for _ in 0..5 {
+            let columns = StepColumns::of(&schema).with("obs", &[0.0_f32]).unwrap();
+            writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
+        }
+        let lane = ring.store().lane(0).unwrap();
+        for (read, expected) in [(3..3, 0..5), (5..5, 0..5), (1..3, 1..3), (0..0, 0..0)] {
+            assert_eq!(read_again(&lane, read.clone()), expected, "{read:?}");
+        }
+    }
 }

@@ -21,7 +21,7 @@ use crate::wait::{Wait, WaitReport};
 pub struct ResizeProgress {
     /// Lanes of the ring.
     pub lanes: u32,
-    /// Lanes whose rows were copied, beside their writers.
+    /// Lanes whose rows were copied while their writers went on.
     pub lanes_copied: u32,
     /// Lanes that were relocated to the copies.
     pub lanes_moved: u32,
@@ -35,10 +35,11 @@ pub struct Resized {
     pub lane_capacity: u64,
     /// Rows over all lanes.
     pub capacity: u64,
-    /// Rows that were copied beside the writers.
+    /// Rows that were copied while the writers went on.
     pub rows_copied: u64,
-    /// Lanes whose writers have not appended since. They are relocated with the next append, or
-    /// when another writer claims them. Until then their capacity stays the old one.
+    /// Lanes whose writers have not appended since the rows were copied. They are relocated with
+    /// the next append, or when another writer claims them. Until then they keep their old
+    /// capacity.
     pub lanes_waiting: Vec<u32>,
 }
 
@@ -47,10 +48,11 @@ impl Ring {
     /// writers, readers and samplers of every process switch to the larger memory automatically.
     /// Leases stay valid in the old memory, which is freed with its last reader.
     ///
-    /// Waits until all lanes are relocated, for `timeout` at most; a lane is relocated when its
-    /// writer next appends. `watch` is called before each lane is copied, and every 50 ms of the
-    /// wait. If it breaks before lanes are relocated, the ring is as it was; else the rest is
-    /// relocated later, as after a time-out. The same holds after a kill at any moment.
+    /// Waits until all lanes are relocated, for `timeout` at most. A lane with a writer is
+    /// relocated when the writer next appends. `watch` is called before each lane is copied, and
+    /// every 50 ms of the wait. If it breaks before a copy, the ring is as it was. If it breaks in
+    /// the wait, the other lanes are relocated later, as after a time-out. The same holds after a
+    /// kill at any moment.
     ///
     /// Old and new memory exist at the same time. O(bytes).
     ///
@@ -102,8 +104,9 @@ impl Ring {
     }
 
     /// Returns the bytes that [`resize`](Self::resize) would allocate in addition. All are
-    /// allocated when `watch` is first called. 0 if it would only finish another resize. Refuses
-    /// what it would refuse, except for lack of space and for another resize in progress. O(lanes).
+    /// allocated when `watch` is first called. 0 if the size stays, or if another resize is only to
+    /// be finished. Refuses what `resize` would refuse, except for lack of space, for another
+    /// resize in progress, and for a missing keeper. O(lanes).
     pub fn planned_resize_bytes(&self, capacity: impl Into<Capacity>) -> Result<u64, RingError> {
         Ok(Relocation::planned_bytes(self.store(), self.new_size(capacity.into())?)?)
     }
@@ -114,7 +117,8 @@ impl Ring {
         Ok(LaneSize { lane_capacity: asked.lane_capacity, asked_rows, asked_bytes })
     }
 
-    /// Sleeps until the writers have relocated their lanes. Returns those that are not.
+    /// Sleeps until the writers have relocated their lanes. Returns the lanes that are not
+    /// relocated yet.
     fn await_moves(
         &self,
         resizing: &Relocation,
@@ -198,7 +202,7 @@ mod tests {
         ring.writer(WriterOptions::lanes(lanes).autoreset(AutoresetMode::NextStep)).unwrap()
     }
 
-    /// Appends a step to each lane; row `seq` of lane `l` has `obs` of `seq * 8 + l`.
+    /// Appends `steps` steps to each lane. Row `seq` of lane `l` has `obs` of `seq * 8 + l`.
     fn append(writer: &mut Writer, steps: u64) {
         let lanes = writer.lanes().to_vec();
         for _ in 0..steps {
@@ -383,7 +387,7 @@ mod tests {
             assert!(lease.copy_row(4, 5, &mut row));
             assert_eq!(row[..8], ((first + 5) * 8_u64).to_ne_bytes());
         }
-        // The old lease freezes the rows of the new memory too: neither is overwritten.
+        // The old lease freezes its rows in the new memory too.
         let slots = ring.slots();
         append(&mut writer, slots + 800 - 1_000);
         let schema = ring.schema().clone();
@@ -439,6 +443,26 @@ mod tests {
     }
 
     #[test]
+    fn the_progress_of_a_resize_counts_lanes_as_they_are_copied_and_moved() {
+        let (_dir, base) = place();
+        let ring = ring(&base, 1_000, 3, LanePolicy::default());
+        let _writer = writer_of(&ring, 1);
+        let mut seen = Vec::new();
+        let mut watch = |progress: ResizeProgress| {
+            seen.push((progress.lanes, progress.lanes_copied, progress.lanes_moved));
+            if progress.lanes_copied < 3 {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        };
+        let resized = ring.resize(2_000, FOREVER, &mut watch).unwrap();
+        assert_eq!(resized.lanes_waiting, [0]);
+        // The wait begins when the two lanes without a writer have moved.
+        assert_eq!(seen, [(3, 0, 0), (3, 1, 0), (3, 2, 0), (3, 3, 2)]);
+    }
+
+    #[test]
     fn limits_beyond_a_ring_that_is_being_resized_are_refused_until_its_writers_append() {
         let (_dir, base) = place();
         let options = RingOptions::with_capacity(1_000).lanes(2).base(base.clone());
@@ -470,7 +494,7 @@ mod tests {
         let long = ring.limiter().unwrap().set(RateLimiter::queue(1_500)).unwrap_err();
         assert!(matches!(long, LimiterError::QueueBeyondCapacity { most: 998, .. }), "{long}");
         append(&mut writer, 1);
-        // This handle has the old lanes mapped until it looks.
+        // `other` has the old lanes mapped, and maps the new ones to check the limits.
         other.limiter().unwrap().set(RateLimiter::queue(1_500)).unwrap();
         other.limiter().unwrap().set(RateLimiter::min_size(1_500)).unwrap();
         ring.limiter().unwrap().set(RateLimiter::min_size(1_998)).unwrap();
