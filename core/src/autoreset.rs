@@ -11,7 +11,8 @@ use crate::variant_words::variant_words;
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum AutoresetMode {
     /// Resets in the step after the end. That step ignores its action. Its append writes the FINAL
-    /// row, from the last observation of the episode. The default.
+    /// row, from the last observation of the episode. The default of this type, but not of a
+    /// writer.
     #[default]
     NextStep,
     /// Resets in the same step. The returned observation is the first of the next episode, and the

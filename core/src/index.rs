@@ -6,8 +6,9 @@ use std::ops::Range;
 use backcast_layout::protocol::MAX_SEQ;
 use bytemuck::{NoUninit, Pod, Zeroable};
 
-/// `lane << 48 | seq`, never negative for a row. A `seq` is never reused, so an index names the
-/// same row for ever. Arrays, such as the column `index` of a batch, hold its number.
+/// Index of a row: `lane << 48 | seq`, which is never negative. [`NONE`](Self::NONE) stands for no
+/// row. A `seq` is never reused, so an index names the same row for ever. Arrays, such as the
+/// column `index` of a batch, hold its number.
 ///
 /// ```
 /// use backcast_core::RowIndex;

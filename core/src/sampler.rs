@@ -66,15 +66,14 @@ use crate::wait::Interrupt;
 /// Largest number of items in a batch: they are counted in 32 bits.
 pub const MAX_BATCH: usize = 1 << 24;
 
-/// Draws batches of transitions, uniform over the ring's transitions and not over its lanes, or as
-/// a [`Selector`] says.
+/// Draws batches of transitions, or of items of another [`Form`]. Every item of the ring is equally
+/// likely, whichever lane holds it, unless a [`Selector`] says otherwise.
 ///
-/// A sampler can move to another thread. Several threads draw with a sampler each.
+/// A sampler can move to another thread. Threads that draw at the same time need a sampler each.
 ///
-/// Equal seeds on equal data give equal batches, in any process and language. A batch that is
-/// dropped leaves the memory of its rows to the next one of the same size, so that a training loop
-/// maps no new memory. Its columns and its index are small allocations of every batch. The memory
-/// of at most two unused batches is kept.
+/// Samplers with equal options, the seed included, draw equal batches from equal data, in any
+/// process and language. A dropped batch leaves its arenas to the next batch of the same size, so
+/// that a training loop maps no new memory. The memory of at most two unused batches is kept.
 #[derive(Debug)]
 pub struct Sampler {
     ring: Ring,
@@ -90,7 +89,7 @@ pub struct Sampler {
 
 impl Sampler {
     /// Sets the maximum wait for the rate limiter, for new rows of a table that consumes them, and
-    /// for the lock of a table. `None` waits without a limit, and for a lock a minute.
+    /// for the lock of a table. With `None` only a wait for a lock has a limit, of a minute.
     pub fn set_timeout(&mut self, timeout: Option<Duration>) {
         if self.gate.set_timeout(timeout) {
             self.selection.set_limits(self.gate.lock_limits());
@@ -116,7 +115,8 @@ impl Sampler {
     /// Draws batches of one size in a thread, ahead of the caller. They are the batches that
     /// repeated calls of [`sample`](Self::sample) would draw from the same data, in the same order.
     ///
-    /// The thread starts with the first call of `next`. See [`Batches`].
+    /// The thread starts with the first call of `next`. With a prefetch of 0 there is no thread.
+    /// See [`Batches`].
     pub fn batches(
         self,
         batch: usize,
@@ -126,8 +126,8 @@ impl Sampler {
     }
 
     /// Draws batches ahead of the caller into the caller's memory; see [`batches`](Self::batches).
-    /// The caller holds one element of `memory`, and the thread fills the others; the prefetch of
-    /// `options` is ignored. Give each back with [`Batches::refill`].
+    /// The caller holds one element of `memory`, and the thread fills the others. The prefetch of
+    /// `options` is ignored. Give each element back with [`Batches::refill`].
     pub fn batches_over<M: BatchBuffers>(
         self,
         batch: usize,
@@ -142,26 +142,27 @@ impl Sampler {
         self.gather.plans.blank(batch)
     }
 
-    /// Returns the memory that a batch of this size needs. The plan is kept for the next batch of
-    /// the same size.
+    /// Returns the plan of a batch of this size: the memory that it needs. The plan is kept for the
+    /// next batch of the same size.
     pub fn plan(&mut self, batch: usize) -> Result<Arc<BatchPlan>, SampleError> {
         self.gather.plans.plan(batch)
     }
 
     /// Takes back batch number `batch`, if it is the last one that was drawn: the next call draws
-    /// it again. It serves a batch that could not be used, such as when a function of the caller
-    /// failed.
+    /// it again. Call it for a batch that could not be used, for example because a function of the
+    /// caller failed.
     ///
-    /// The next call draws the same rows if the ring has not changed. It uses the same claims of a
-    /// table, and the rate limiter counts the batch once; [`sampled`](Self::sampled) and the ages
-    /// count both draws. Returns whether the batch was taken back.
+    /// The next call draws the same rows if the ring has not changed, and uses the same claims of a
+    /// table. The rate limiter counts the batch once. [`sampled`](Self::sampled) and the ages count
+    /// both draws. Returns whether the batch was taken back.
     pub fn take_back(&mut self, batch: u64) -> bool {
         let Some(items) = self.stream.last(batch) else { return false };
         self.return_to(batch, items as u64);
         true
     }
 
-    /// Returns the number of the next batch: the batches that this sampler has drawn.
+    /// Returns the number of the next batch, counted from 0. A sampler opened with a
+    /// [`SamplerState`] continues the count of that state.
     #[must_use]
     pub fn next_batch(&self) -> u64 {
         self.stream.batches()
@@ -184,9 +185,9 @@ impl Sampler {
         SamplerState::of(options, self.stream.batches())
     }
 
-    /// Sets the priorities of rows, and returns how many were dropped because their row is
-    /// overwritten, or is no transition: see [`Priorities::update`](crate::Priorities::update).
-    /// Fails if the sampler has no priorities.
+    /// Sets the priorities of rows, and returns how many were dropped because their row is gone or
+    /// has no priority: see [`Priorities::update`](crate::Priorities::update). Fails if the sampler
+    /// has no priorities.
     pub fn update_priorities(
         &mut self,
         index: &[impl AsRowIndex],

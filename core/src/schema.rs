@@ -89,7 +89,7 @@ impl Schema {
         &self.columns.all
     }
 
-    /// Returns the hash of the columns. Those of equal schemas are equal, within a process.
+    /// Returns the hash of the columns. Equal schemas have equal hashes within a process.
     #[inline]
     pub(crate) fn fingerprint(&self) -> u64 {
         self.fingerprint
@@ -111,7 +111,8 @@ impl Schema {
         Some((at, describe(other, at), describe(self, at)))
     }
 
-    /// Builds the schema that a segment states. Checks it like that of any ring that exists.
+    /// Builds the schema that a segment states. Checks it like
+    /// [`build_existing`](SchemaBuilder::build_existing).
     pub(crate) fn from_columns(columns: &[Column]) -> Result<Self, SchemaError> {
         if columns.first() != Some(&RowHeader::column().map_err(SchemaError::Column)?) {
             return Err(SchemaError::NotOurs);
@@ -131,7 +132,7 @@ impl fmt::Display for Schema {
     }
 }
 
-/// Collects columns; every mistake is reported by [`build`](Self::build).
+/// Collects columns. [`build`](Self::build) reports the first mistake.
 #[derive(Clone, Debug)]
 pub struct SchemaBuilder {
     columns: Vec<Result<Column, SchemaError>>,
@@ -160,8 +161,8 @@ impl SchemaBuilder {
 
     /// Checks the columns of a ring that exists, in a file or a snapshot. Takes names that were
     /// reserved for batches only after rings with them were made: `weight`, `relabelled`, `length`,
-    /// `offsets`, `found`, `policy_age` and `policy_version`. Samplers whose batches would have two
-    /// arrays under such a key refuse it.
+    /// `offsets`, `found`, `policy_age` and `policy_version`. A sampler whose batches would have
+    /// two arrays under such a key refuses the column.
     pub fn build_existing(self) -> Result<Schema, SchemaError> {
         self.checked(is_never_a_column)
     }

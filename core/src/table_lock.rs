@@ -9,8 +9,7 @@ use crate::wait::{Interrupt, Wait, WaitEnd, processes_in_words};
 
 /// Longest wait without a limit of the caller.
 const LOCK_LIMIT: Duration = Duration::from_secs(60);
-/// Shortest limit of a draw: a caller that polls is not refused for a change that another process
-/// makes.
+/// Shortest limit: a caller that polls is not refused for a change that another process makes.
 const SHORTEST_LIMIT: Duration = Duration::from_millis(100);
 
 /// Limit and interrupt of the waits of a handle for the lock of its table.
@@ -26,7 +25,7 @@ impl LockLimits {
         Self::within(None, interrupt)
     }
 
-    /// Returns limits of `limit`, at least 100 ms, or of a minute.
+    /// Returns limits of `limit`, but at least 100 ms. `None` gives a minute.
     pub(crate) fn within(limit: Option<Duration>, interrupt: &Interrupt) -> Self {
         let limit = limit.map_or(LOCK_LIMIT, |limit| limit.max(SHORTEST_LIMIT));
         Self { limit, interrupt: interrupt.clone() }
@@ -42,7 +41,7 @@ impl LockLimits {
         Wait::new(Some(self.limit), &self.interrupt)
     }
 
-    /// Returns the same limits with another maximum wait.
+    /// Returns limits with the same interrupt and `limit` as the maximum wait.
     pub(crate) fn at_most(&self, limit: Duration) -> Self {
         Self { limit, interrupt: self.interrupt.clone() }
     }

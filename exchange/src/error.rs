@@ -156,7 +156,7 @@ pub enum ImportError {
          as many, or leave it out"
     )]
     Capacity { asked: u64, rows: u64 },
-    /// Error of creating the ring.
+    /// Error of creating or filling the ring.
     #[error(transparent)]
     Restore(#[from] RestoreError),
     /// The caller asked to stop.

@@ -66,8 +66,8 @@ pub fn export(
     }
 }
 
-/// Returns whether a file name in the path is followed by `/` or `/.`, so that it can only name a
-/// folder.
+/// Returns whether the file name in the path is followed by `/` or `/.`, so that the path can only
+/// name a folder.
 fn names_folder(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default();
     !path.as_os_str().as_encoded_bytes().ends_with(name.as_encoded_bytes())

@@ -1,5 +1,5 @@
 //! Kills exports and imports at every point, in processes of their own. The collectors remove the
-//! files left, and the next call succeeds without them.
+//! files left. The next export or import also succeeds if no collector has run.
 
 use std::collections::BTreeMap;
 use std::env;

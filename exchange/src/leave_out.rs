@@ -34,7 +34,7 @@ impl LeaveOut {
     }
 }
 
-/// Returns the remedy for an array that no ring can hold.
+/// Returns the remedy for an array that cannot be imported.
 pub(crate) fn remedy(name: &str) -> String {
     format!("leave it out with `--leave-out {name}` (in Python, `leave_out=[\"{name}\"]`)")
 }

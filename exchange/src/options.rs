@@ -11,7 +11,8 @@ use crate::leave_out::LeaveOut;
 /// Default bytes of rows in a row group, before compression.
 const GROUP_BYTES: u64 = 32 << 20;
 const MAX_GROUP_ROWS: u64 = 1 << 20;
-/// Maximum bytes of rows that are read ahead, so that writers overwrite fewer during compression.
+/// Default for the maximum bytes of rows that are read ahead of compression. Writers overwrite
+/// fewer rows if more are read ahead.
 const READ_AHEAD_BYTES: u64 = 64 << 20;
 
 /// Options of an export.

@@ -146,7 +146,8 @@ fn visit_unfinished(
             Ok(Some(lock)) => lock,
             // Nothing is known about this folder, nor about those after it.
             Err(NotLocked::Io(error)) if IoCause::of(&error).is_of_process() => return Err(error),
-            // A folder that cannot be locked is in use or was not made by an export.
+            // The folder was removed meanwhile, is in use, was not made by an export, or cannot be
+            // opened.
             Ok(None) | Err(_) => continue,
         };
         let bytes = bytes_below(&staging);
@@ -270,8 +271,8 @@ fn exists(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }
 
-/// Gives a folder its name back if its export was killed between two renames. Returns whether it
-/// did.
+/// Gives a replaced folder its name back if the export was killed between two renames. Returns
+/// whether it did.
 fn restore_old(staging: &Path, to: &Path) -> io::Result<bool> {
     let old = staging.join(OLD);
     let moved_away = exists(&old) && !exists(to);
@@ -281,7 +282,7 @@ fn restore_old(staging: &Path, to: &Path) -> io::Result<bool> {
     Ok(moved_away)
 }
 
-/// Removes everything in a staging folder but its lock.
+/// Removes the new and the old file or folder from a staging folder, and keeps its lock.
 fn clear(staging: &Path) -> io::Result<()> {
     remove(&staging.join(NEW))?;
     remove(&staging.join(OLD))

@@ -14,7 +14,7 @@ use crate::unfinished::{self, SUFFIX};
 const ATTEMPTS: u32 = 64;
 
 /// Writes a file with `write`, so that `path` has the old content or all of the new one. Writes a
-/// temporary file beside it, forces that to disk, and renames it.
+/// temporary file beside `path`, forces it to disk, and renames it to `path`.
 ///
 /// A process that is killed meanwhile leaves the temporary file, which
 /// [`collect_files`](crate::collect_files) finds and removes.
@@ -51,7 +51,7 @@ fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
         name.push(format!(".{}.{}{SUFFIX}", process::id(), CALLS.fetch_add(1, Relaxed)));
         let beside = folder_of(path).join(name);
         let file = match OpenOptions::new().write(true).create_new(true).open(&beside) {
-            // Left by a killed process that had the same process ID.
+            // A killed process that had the same process ID left this file.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
             file => file?,
         };

@@ -21,7 +21,7 @@ pub struct RingDescription {
     pub lane_policy: String,
     /// Maximum wait for a lease in milliseconds; 0 if writers never wait.
     pub lease_timeout_ms: u64,
-    /// Maximum readers with leases at a time.
+    /// Number of reader slots. A reader needs one to hold leases.
     pub reader_slots: u32,
 }
 

@@ -4,7 +4,7 @@
 //! - [`collect_files`]: removes the temporary files of killed processes;
 //! - [`arrow_field`]: a column's field in Arrow files and Parquet tables;
 //! - [`RingDescription`]: describes a ring in a file of its rows;
-//! - [`RingPlacement`]: options of a ring made from files that the files do not decide;
+//! - [`RingPlacement`]: options of a ring made from files that the files do not record;
 //! - [`Progress`], [`OnProgress`]: count what long work has done; the callback may stop it;
 //! - [`parquet`]: checks Parquet files before they are decoded;
 //! - [`catch_panics`]: turns panics of decoders into errors;

@@ -17,7 +17,7 @@ use rustix::{
     io::Errno,
 };
 
-/// End of the name of every temporary file, after the process's number and that of the write.
+/// End of the name of every temporary file, after the numbers of the process and of the write.
 pub(crate) const SUFFIX: &str = ".backcast.tmp";
 
 /// A temporary file that a killed process left.

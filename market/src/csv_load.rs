@@ -16,7 +16,7 @@ use crate::{
 };
 
 impl PanelData {
-    /// Loads a CSV file. Cost: the whole file and the dense panel are in memory together.
+    /// Loads a CSV file. Holds the whole file and the dense panel in memory together.
     pub fn from_csv(path: impl AsRef<Path>, options: &PanelOptions) -> Result<Self, PanelError> {
         let path = path.as_ref();
         let bytes = fs::read(path).map_err(|source| PanelError::reading(path, source))?;

@@ -5,10 +5,10 @@
 //! after it. It holds one day more if the next day's window is a view of the same memory, shifted
 //! by one day. The caller slices what it shows.
 //!
-//! Windows are copied in the order of the arena ([`CellOrder`]). By slot, a ticker's windows follow
-//! each other, and the panel streams through the cache. A later window is prefetched while one is
-//! copied. Without that, 256 samples of 33 tickers and 27 days take 1.1 to 1.25 times as long.
-//! Copying sample-major windows in the order of tickers takes nearly twice as long.
+//! Windows are copied in the order of the arena ([`CellOrder`]). In slot-major order a ticker's
+//! windows follow each other, and the panel streams through the cache. A later window is prefetched
+//! while one is copied. Without that, 256 samples of 33 tickers and 27 days take 1.1 to 1.25 times
+//! as long. Copying sample-major windows in the order of tickers takes nearly twice as long.
 //!
 //! Windows are short, so the work per window besides its copy counts. The windows of a part of the
 //! arena are listed together, copied by one call, and then masked as complete. A ticker's longest

@@ -112,7 +112,8 @@ impl FileHeader {
     }
 }
 
-/// Returns whether a column is ignored: day numbers of a panel, or row numbers of pandas.
+/// Returns whether a column is ignored: day numbers of a panel, row numbers of pandas, or a column
+/// that the caller renamed to an empty name.
 fn is_ignored(name: &str) -> bool {
     matches!(name, "" | "day" | "day_idx")
         || name.starts_with("Unnamed:")

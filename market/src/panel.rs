@@ -220,7 +220,7 @@ impl Panel {
 
     /// Returns a hash of names, dates, columns and numbers, in hex; equal panels have equal hashes.
     ///
-    /// Computed when the panel was loaded; attaching does not read the numbers again.
+    /// Loading the file computes the hash. Attaching does not read the numbers again.
     #[must_use]
     pub fn fingerprint(&self) -> &str {
         &self.0.meta.fingerprint
@@ -323,7 +323,7 @@ impl<'a> PanelRows<'a> {
         PanelRow(&self.words[start..start + self.shape.columns])
     }
 
-    /// Prefetches the row of a ticker. Does nothing beyond the panel.
+    /// Prefetches the row of a ticker. Beyond the panel, prefetches another row or nothing.
     #[inline]
     pub fn prefetch(self, ticker: usize, day: usize) {
         let start = self.shape.row(ticker, day);

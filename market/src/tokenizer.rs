@@ -127,7 +127,7 @@ impl Vocabulary {
         &self.names
     }
 
-    /// Returns whether new names are refused.
+    /// Returns whether new names are no longer added.
     #[must_use]
     pub fn is_frozen(&self) -> bool {
         self.frozen

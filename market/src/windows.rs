@@ -107,8 +107,8 @@ impl Panel {
     /// - Position `H` is the day itself and holds only its open; its other columns are zero.
     /// - Places outside the panel, without a row, or of token 0 are zero and false.
     ///
-    /// Cost: one copy per (sample, token), no allocation, no system call. An error leaves the
-    /// outputs unchanged.
+    /// Makes one copy per (sample, token), without an allocation or a system call. An error leaves
+    /// the outputs unchanged.
     #[expect(clippy::too_many_arguments, reason = "two inputs, three sizes and two outputs")]
     pub fn windows_into(
         &self,

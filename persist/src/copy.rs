@@ -172,7 +172,7 @@ pub(crate) fn about(name: &str, uuid: &str, ring: &Ring) -> [(&'static str, Stri
     ]
 }
 
-/// Returns metadata of a file of priorities for other programs.
+/// Returns metadata of a file of priorities or learned columns for other programs.
 pub(crate) fn table_about(name: &str, uuid: &str, table: &str) -> [(&'static str, String); 3] {
     [
         ("backcast.ring", name.to_owned()),
@@ -199,7 +199,7 @@ pub(crate) fn missing(cut: &[Range<u64>], saved: &Saved) -> Vec<(u32, Range<u64>
     (0..).zip(cut).flat_map(of_lane).collect()
 }
 
-/// Returns the saved rows of each lane: the newest contiguous ones of `cut`.
+/// Returns the contiguous saved rows of each lane that reach to the end of `cut`.
 pub(crate) fn without_gaps(cut: &[Range<u64>], saved: &Saved) -> Vec<(u64, u64)> {
     let of_lane = |(lane, span): (u32, &Range<u64>)| {
         let runs = saved.get(&lane).map(Vec::as_slice).unwrap_or_default();

@@ -45,7 +45,8 @@ pub enum DamageKind {
         /// Rows expected.
         rows: Range<u64>,
     },
-    /// A directory, a device or another thing that is not a regular file stands in its place.
+    /// In place of the file there is a directory, a device, or another thing that is not a regular
+    /// file.
     NotAFile,
     /// The system cannot read the file, whose bytes may be right.
     Unreadable {

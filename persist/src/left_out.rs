@@ -1,4 +1,4 @@
-//! Tables that a snapshot lacks.
+//! Tables that a snapshot lacks, or the rate limiter.
 
 use std::fmt;
 
@@ -6,15 +6,15 @@ use backcast_core::{LearnedError, LimiterError, PriorityError, SegmentError};
 
 use crate::error::SaveError;
 
-/// Name by which [`LeftOutTable::table`] stands for the rate limiter.
+/// Value of [`LeftOutTable::table`] for the rate limiter.
 pub(crate) const LIMITER: &str = "ring.lim";
 
-/// A table of the ring that a snapshot lacks.
+/// A table of the ring, or its rate limiter, that a snapshot lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOutTable {
     /// Name of the table, or `ring.lim` for the rate limiter.
     pub table: String,
-    /// Reason: who has it locked, or its damage.
+    /// Reason: the process that has it locked, or the error of reading it.
     pub reason: String,
 }
 
@@ -51,8 +51,8 @@ impl UnsavedParts {
         }
     }
 
-    /// Adds those of another list, and returns all by name. A table whose kind cannot be read is
-    /// listed under every kind, and returned once.
+    /// Adds the tables of another list, and returns all in the order of their names. A table whose
+    /// kind cannot be read is listed under every kind, and returned once.
     pub(crate) fn and(mut self, other: Self) -> Vec<LeftOutTable> {
         self.0.extend(other.0);
         self.0.sort_by(|a, b| a.table.cmp(&b.table));

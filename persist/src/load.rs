@@ -323,7 +323,7 @@ impl Fill<'_, '_> {
             };
             let (_, file) = open.insert((chunk, file));
             self.batch(filling, file, batch, rows.clone())?;
-            // Bytes of the rows, without other rows and padding of the batch.
+            // The bytes are those of `rows`, without other rows and padding of the batch.
             self.done.rows += rows.end - rows.start;
             self.done.bytes = self.layout.row_bytes().saturating_mul(self.done.rows);
             if let Some(progress) = &mut self.progress

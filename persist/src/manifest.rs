@@ -65,7 +65,8 @@ pub(crate) struct SavedColumn {
 pub(crate) struct SavedChunk {
     pub(crate) file: String,
     pub(crate) bytes: u64,
-    /// Wall clock of the write, in nanoseconds since 1970.
+    /// Wall clock of the write, in nanoseconds since 1970. A file that replaces others has the
+    /// clock of the newest one.
     pub(crate) unix_ns: u64,
     pub(crate) head_crc32: u32,
     pub(crate) tail_crc32: u32,
@@ -104,10 +105,10 @@ pub(crate) struct SavedSnapshot {
     /// Tables of claims, by name. Snapshots without any do not have the key.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) claims: Vec<SavedClaims>,
-    /// Tables of learned columns, by name. Manifests of rings without any do not have the key.
+    /// Tables of learned columns, by name. Snapshots without any do not have the key.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) learned: Vec<SavedLearned>,
-    /// The rate limiter, if the ring has one.
+    /// The rate limiter, if the ring has one and it could be read.
     pub(crate) limiters: Vec<SavedLimiter>,
     /// Parameters that were saved with it. Snapshots without any do not have the key.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -238,7 +239,7 @@ impl Manifest {
             let of_ring: Vec<_> = self.snapshots.iter().filter(|s| s.ring == ring.uuid).collect();
             let follow = ring.follow.as_ref();
             let mut bytes = 0_u64;
-            // Newest first, so that the limit drops the oldest.
+            // Goes from the newest file to the oldest, so that the limit drops the oldest.
             ring.chunks.reverse();
             ring.chunks.retain(|chunk| {
                 bytes = bytes.saturating_add(chunk.bytes);

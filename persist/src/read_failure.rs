@@ -21,7 +21,7 @@ impl ReadFailure {
     pub(crate) fn of(file: &Path, source: io::Error) -> Self {
         let kind = match (source.raw_os_error(), source.kind()) {
             (_, io::ErrorKind::NotFound) => DamageKind::Missing,
-            // `Storage` refuses what is no regular file, without an error of the system.
+            // `Storage::open` reports a file that is not regular by an error without a number.
             (None, io::ErrorKind::InvalidInput) => DamageKind::NotAFile,
             _ => return Self::Unread { file: file.to_owned(), source },
         };

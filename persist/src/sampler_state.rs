@@ -20,13 +20,13 @@ struct Saved {
     draws: u32,
     seed: u64,
     batches: u64,
-    /// Transitions of the history, or an object with one value per column: a number of transitions,
-    /// `"first"`, or null for the drawn transition alone.
+    /// Transitions of the history, null without a history, or an object with one value per column.
+    /// That value is a number of transitions, `"first"`, or null for the drawn transition alone.
     #[serde(default)]
     history: Value,
     future: u32,
     n_step: Option<u32>,
-    /// A number, or `"discount"` for the discounts of that column.
+    /// A number, null, or `"discount"` to take the discounts from the column of that name.
     #[serde(default)]
     gamma: Value,
     boundary: String,

@@ -1,4 +1,4 @@
-//! Saves a ring: copies rows that no file has, and writes a manifest of all.
+//! Saves a ring: copies rows that no file has, and writes a manifest that names all rows.
 
 use std::fmt;
 use std::ops::{ControlFlow, Range};
@@ -169,7 +169,8 @@ impl Store {
         self.save_as(ring, label, options)
     }
 
-    /// Saves a ring that is to be evicted as `name@evicted`, and replaces an earlier one.
+    /// Saves a ring as `name@evicted` before its eviction. Replaces an earlier snapshot of that
+    /// name and label.
     pub fn save_evicted(
         &self,
         ring: &Ring,
@@ -329,7 +330,7 @@ fn sizes(chunks: &[SavedChunk]) -> (u64, u64) {
     (chunks.iter().map(|chunk| chunk.bytes).sum(), chunks.len() as u64)
 }
 
-/// Refuses a state that could not be read back.
+/// Refuses a state that is nested too deeply or too large.
 fn check_state(state: &Value) -> Result<(), SaveError> {
     let depth = depth(state);
     if depth > MAX_STATE_DEPTH {

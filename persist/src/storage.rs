@@ -32,7 +32,7 @@ pub trait Storage: fmt::Debug + Send + Sync {
     /// `None` if another lock conflicts.
     fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Option<Box<dyn LockGuard>>>;
     /// Returns the processes whose locks refuse a lock of this kind, where the system reports them.
-    /// For messages.
+    /// Messages name these processes.
     fn lock_holders(&self, _path: &Path, _kind: LockKind) -> Vec<u32> {
         Vec::new()
     }
@@ -87,7 +87,7 @@ impl Storage for Disk {
     }
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn StoredFile>> {
-        // A pipe in its place must not block.
+        // A pipe in place of the file must not block.
         let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
         let file = OpenOptions::new().read(true).custom_flags(nonblocking).open(path)?;
         if !file.metadata()?.is_file() {
@@ -105,7 +105,7 @@ impl Storage for Disk {
     }
 
     fn names(&self, dir: &Path) -> io::Result<Vec<String>> {
-        // All names of a store are UTF-8.
+        // Skips other names than UTF-8, which no file of a store has.
         let names = fs::read_dir(dir)?.map(|entry| Ok(entry?.file_name().into_string().ok()));
         names.filter_map(io::Result::transpose).collect()
     }
@@ -175,7 +175,7 @@ impl StoredFile for DiskFile {
 #[derive(Debug)]
 struct DiskLock {
     file: File,
-    /// A forked child has a copy of the descriptor and must not unlock.
+    /// Process that took the lock. A forked child has a copy of the descriptor and must not unlock.
     pid: u32,
 }
 

@@ -24,7 +24,7 @@ use crate::storage::{Disk, LockGuard, LockKind, Storage};
 const SAVER_LOCK: &str = "store.lck";
 const READERS_LOCK: &str = "readers.lck";
 const CHUNKS: &str = "chunks";
-/// Longest wait of a reader for a process that removes files.
+/// Maximum wait of a reader for a process that removes files.
 pub(crate) const READER_WAIT: Duration = Duration::from_secs(60);
 
 /// A directory of snapshots. A handle holds no state: every operation reads the directory.
@@ -76,7 +76,8 @@ impl Snapshot {
 pub struct Listing {
     /// Snapshots, oldest first.
     pub snapshots: Vec<Snapshot>,
-    /// Damaged manifest. The other one is used, so a snapshot may be missing.
+    /// Damage of a manifest, or the error of reading it. The other manifest is used, so a snapshot
+    /// may be missing.
     pub damages: Vec<Damage>,
 }
 
@@ -151,8 +152,8 @@ impl Store {
     }
 
     /// Removes the snapshot `"pong@epoch-10"`, or all of `"pong"`, and the files that no other
-    /// needs. Loaded rings are not affected. Waits up to a minute for a process that saves under
-    /// the same name.
+    /// snapshot needs. Loaded rings are not affected. Waits up to a minute for a process that saves
+    /// under the same name.
     pub fn remove(&self, spec: &str) -> Result<RemoveReport, StoreError> {
         self.remove_within(spec, Duration::from_secs(60), || ControlFlow::Continue(()))
     }
@@ -214,8 +215,8 @@ impl Store {
     /// Creates the directories of the store and of a name if they are missing.
     pub(crate) fn make_folder(&self, name: &str) -> Result<NameFolder<'_>, StoreError> {
         let folder = self.folder(name)?;
-        // After the first save all parent directories are on disk. Before, they may not be even if
-        // they exist: their creator may have been killed before it synced them.
+        // After the first save all parent directories are on disk. Before the first save they may
+        // exist and not be on disk: their creator may have been killed before it synced them.
         if folder.read()?.is_some() {
             return Ok(folder);
         }
@@ -241,8 +242,8 @@ impl Store {
         Ok(folder)
     }
 
-    /// Finds a snapshot. Fails if a manifest was not read: it may be the newer one, and have the
-    /// snapshot, a newer one, or another one of that label.
+    /// Finds a snapshot. Fails if a manifest was not read, since it may be the newer one and list
+    /// other snapshots.
     pub(crate) fn find<'m>(
         &self,
         spec: &SnapshotSpec,

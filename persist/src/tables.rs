@@ -24,13 +24,13 @@ use crate::waiting::Stops;
 /// Maximum wait for tables that other processes have locked. A change holds the lock for
 /// microseconds.
 const TABLE_WAIT: Duration = Duration::from_secs(5);
-/// Bytes of a row in a column of a table's file.
+/// Bytes of a row in the columns `seq` and `leaf` of a table's file.
 const WORD: usize = size_of::<u64>();
 
 /// Layouts of the files of all tables.
 pub(crate) struct TableLayouts {
     priorities: BatchLayout,
-    /// Those of learned columns, in the order of their states.
+    /// Layouts of the tables of learned columns, in the order of their states.
     learned: Vec<BatchLayout>,
 }
 
@@ -45,8 +45,8 @@ pub(crate) struct PreparedTables {
 /// States of the tables of priorities and of learned columns.
 type TableStates = (Vec<TableState>, Vec<LearnedState>);
 
-/// Reads the tables of priorities and of learned columns. Waits for locked tables up to the shorter
-/// of `limit` and [`TABLE_WAIT`]. Fails if this process ran out of something.
+/// Reads the tables of priorities and of learned columns. Waits for locked tables of priorities up
+/// to the shorter of `limit` and [`TABLE_WAIT`]. Fails if this process ran out of something.
 pub(crate) fn prepare(
     ring: &Ring,
     limit: Duration,

@@ -1,4 +1,5 @@
-//! Ends the waits of an operation: its progress callback stops it, or a follower is to end.
+//! Decides when a wait of an operation ends: when the progress callback stops the operation, or the
+//! follower is told to end.
 
 use std::cell::{Cell, RefCell};
 

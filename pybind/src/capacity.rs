@@ -12,7 +12,7 @@ use crate::warning::warn_as;
 
 /// Accepted values of `capacity`.
 const WANTED: &str = "rows as an int (1_000_000) or bytes as text (\"8GiB\")";
-/// Largest size, in bytes, of a ring without a warning.
+/// Largest size, in bytes, of a ring that never gets the warning.
 const WORTH_A_WARNING: u64 = 64 << 20;
 
 /// Warns if column sizes force more than twice the memory that the rows need. Does not warn about

@@ -52,7 +52,7 @@ pub(crate) fn cli_main(py: Python<'_>, argv: Vec<OsString>) -> PyResult<u8> {
 
 fn demo(py: Python<'_>, call: &DemoCall<'_>) -> PyResult<u8> {
     if let Some(dir) = call.dir {
-        // Set through Python's `os.environ`, which the demo's child processes inherit.
+        // Sets the variable in Python's `os.environ`, which the demo's child processes inherit.
         py.import("os")?.getattr("environ")?.set_item("BACKCAST_DIR", dir.as_os_str())?;
     }
     let status = py.import("backcast.demo")?.call_method1("main", (call.args,))?;

@@ -1,5 +1,5 @@
 //! Methods in the interpreter's fastest calling convention: values in an array, and keyword names
-//! in a tuple. The tuple is the same object for every call from one line of Python code.
+//! in a tuple. The tuple is the same object for every call from one place in Python code.
 //!
 //! `PyO3` builds a dict for a method that takes any keyword. That takes longer than an append.
 #![expect(unsafe_code, reason = "the convention hands over raw pointers, which are wrapped here")]
@@ -18,7 +18,7 @@ use pyo3::{Borrowed, PyClass, ffi};
 #[derive(Clone, Copy)]
 pub(crate) struct Call<'a, 'py> {
     py: Python<'py>,
-    /// Positional ones first.
+    /// Values of the arguments, the positional ones first.
     values: &'a [Borrowed<'a, 'py, PyAny>],
     names: Option<Borrowed<'a, 'py, PyTuple>>,
 }
@@ -28,7 +28,7 @@ impl<'a, 'py> Call<'a, 'py> {
         self.py
     }
 
-    /// Returns the keywords and their values, if no argument is positional.
+    /// Returns the keywords and their values, if there are keywords and no positional arguments.
     #[inline]
     pub(crate) fn keywords(
         self,
@@ -72,7 +72,7 @@ pub(crate) fn install<M: FastMethod>(py: Python<'_>) -> PyResult<()> {
         ml_flags: ffi::METH_FASTCALL | ffi::METH_KEYWORDS,
         ml_doc: doc.into_raw().cast_const(),
     };
-    // Leaked, because the class refers to it until the process ends.
+    // The definition is leaked, because the class refers to it until the process ends.
     let definition = Box::leak(Box::new(definition));
     // SAFETY: `class` is a type object, and the definition lives for ever and names a function of
     // the convention that its flags say. The call returns a new reference or an error.

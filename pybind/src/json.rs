@@ -1,5 +1,5 @@
 //! Lossless conversion of plain Python values to JSON and back. Values that JSON cannot hold
-//! exactly are refused.
+//! exactly are refused. A tuple becomes a list, and a NumPy scalar becomes a Python value.
 //!
 //! Other JSON readers, and `serde_json`, read an integer of more than 64 bits as a float. So it is
 //! written as `{"$int": "0x..."}`, and a dict that looks like that as `{"$dict": ...}`.
@@ -78,7 +78,7 @@ fn value(given: &Bound<'_, PyAny>, at: &str, depth: usize) -> Result<Value, Fail
         }
         return Ok(Value::Array(items));
     }
-    // NumPy scalar.
+    // The value may be a NumPy scalar.
     let numpy = given.py().import("numpy")?;
     if given.is_instance(&numpy.getattr("generic")?)? {
         let item = given.call_method0("item")?;
@@ -109,7 +109,8 @@ fn other(given: &Bound<'_, PyAny>, at: &str) -> Failure {
     wrong_type(given, at, WANTED)
 }
 
-/// Converts JSON to the value that Python's `json.loads` would return.
+/// Converts JSON to the value that Python's `json.loads` would return, except that objects with the
+/// key [`INT`] or [`DICT`] become the integer or dict that they represent.
 pub(crate) fn to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
     Ok(match value {
         Value::Null => py.None().into_bound(py),
@@ -145,6 +146,6 @@ pub(crate) fn to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'
 /// Returns the integer of more than 64 bits that an object represents, if it represents one.
 fn large<'py>(py: Python<'py>, items: &Map<String, Value>) -> Option<Bound<'py, PyAny>> {
     let digits = items.get(INT).filter(|_| items.len() == 1).and_then(Value::as_str)?;
-    // Other values belong to files that another program wrote.
+    // Text that is no number comes from a file of another program. Its object stays a dict.
     py.get_type::<PyInt>().call1((digits, 16)).ok()
 }

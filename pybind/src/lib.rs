@@ -1,9 +1,9 @@
 //! Native module of the Python package `backcast`: a table of its exports.
 //!
-//! Every method converts its arguments, releases the interpreter, calls the Rust crates and
-//! converts the answer back. Decisions about meaning belong to those crates.
+//! A method converts its arguments, calls the Rust crates and converts the answer back. Long calls
+//! release the interpreter. Decisions about meaning belong to those crates.
 //!
-//! A module uses modules of earlier lines only:
+//! A module uses only modules of its own line and of earlier lines:
 //!
 //! 1. `error`, `fastcall`, `warning`
 //! 2. `argument`, `handle`

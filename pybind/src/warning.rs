@@ -33,8 +33,8 @@ pub(crate) fn warn_unlinked(py: Python<'_>, ring: &Ring) -> PyResult<()> {
     warn_as(CLASS.import(py, "backcast.errors", "UnlinkedWarning")?, &message, 1)
 }
 
-/// Raises a warning of a class at the line `level` frames up. Control characters of quoted files
-/// are replaced.
+/// Raises a warning of a class at the line `level` frames up. Replaces control characters, which
+/// quoted names may contain.
 pub(crate) fn warn_as(class: &Bound<'_, PyType>, message: &str, level: i32) -> PyResult<()> {
     let message = CString::new(printable(message))?;
     PyErr::warn(class.py(), class.as_any(), &message, level)

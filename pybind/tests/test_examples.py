@@ -39,7 +39,7 @@ def test_an_example_ends_well_and_leaves_no_shared_memory(program: Path, tmp_pat
 def rust_learner() -> str:
     """Build the Rust example, or find what `cargo test` built: same profile, same packages."""
     assert shutil.which("cargo"), "the Rust example needs cargo"
-    # The same packages as `make test` builds, so that no package is compiled again.
+    # Selects the packages of `make test`, so that none is compiled again.
     others = ["backcast-layout", "backcast-benches"]
     packages = ["--workspace", *(f"--exclude={name}" for name in others), "--examples"]
     built = subprocess.run(

@@ -96,7 +96,7 @@ def test_a_waiting_observation_ends_the_episode_at_a_restart_close_or_drop() -> 
 def test_the_stored_bytes_are_compared_after_the_cast() -> None:
     with ring(PLAIN) as buf, buf.writer() as writer:
         go_on = {"reward": 0.0, "terminated": False, "truncated": False}
-        # The same numbers as f8 and as f4, and NaN.
+        # Gives equal numbers as f8 and as f4, and NaN.
         for following, obs in [
             ([0.1, 0.2], np.array([0.1, 0.2], "f4")),
             ([np.nan, 1], [np.nan, 1]),

@@ -1,7 +1,7 @@
 //! Candles of one symbol with the indicators on them, updated once a candle.
 //!
 //! Prices are whole ticks, so that the moving sums are exact. Means follow their textbook
-//! recursions. Exponential means start from the simple mean of their first `n` closes, RSI and ATR
+//! recursions. Exponential means start from the simple mean of their first `n` values. RSI and ATR
 //! use Wilder's smoothing (*New Concepts in Technical Trading Systems*, 1978).
 
 /// Number of closes kept: a power of two above the longest look-back.

@@ -8,7 +8,8 @@ use crate::{
 
 /// Ticks between two updates of the volatility factors.
 const VOLATILITY_STEP: u64 = 16;
-/// Maximum number of live news events of one symbol. A further one replaces the oldest.
+/// Maximum number of live news events of one symbol. If none has faded, a further one replaces the
+/// oldest.
 pub const LIVE_NEWS: usize = 8;
 
 /// Kind of a news event.

@@ -60,7 +60,7 @@ impl Indicator {
 /// Public record of one symbol.
 #[derive(Clone, Debug)]
 pub struct Tape {
-    /// Twice the mid-price, in ticks. Keeps the last one while a side is empty.
+    /// Twice the mid-price, in ticks. It keeps its last value while a side is empty.
     pub(crate) mid2: i32,
     pub(crate) previous_mid2: i32,
     pub(crate) last_price: i32,

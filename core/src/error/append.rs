@@ -6,7 +6,7 @@ use thiserror::Error;
 use super::limiter::LimitError;
 use crate::autoreset::AutoresetMode;
 
-/// Error of appending steps. Except for [`After`](Self::After), nothing has changed.
+/// Error of appending steps. Except for [`After`](Self::After), no row was appended.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AppendError {
@@ -50,7 +50,7 @@ pub enum AppendError {
     /// A column of the reserved row was not written.
     #[error("column `{name}` of the reserved row was not written; write every column, or append")]
     NotWritten { name: String },
-    /// Elements beyond the end of a column of the reserved row.
+    /// Values that do not fit a column of the reserved row.
     #[error(
         "{values} elements from element {at} on do not fit a column of {items}; write fewer, or \
          begin earlier"
@@ -96,7 +96,7 @@ pub enum AppendError {
          the final observation; leave it out, or make the writer with autoreset_mode \"same_step\""
     )]
     UnexpectedFinalObs,
-    /// The lane has had 2^48 rows.
+    /// The lane has too few sequence numbers left: the limit is 2^48 rows.
     #[error("lane {lane} has had {rows} rows, the limit; create a new ring")]
     LaneWornOut { lane: usize, rows: u64 },
     /// A lease blocks the row, and the ring's lane policy is to fail.

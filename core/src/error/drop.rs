@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use backcast_layout::SegmentError;
 use thiserror::Error;
 
-/// Why rows could not be dropped. Nothing has changed then.
+/// Error of dropping rows. No row was dropped.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum DropError {
@@ -32,7 +32,7 @@ pub enum DropError {
          rows are dropped from the oldest on; drop those first, or drop them too with `older`"
     )]
     NotOldest { lane: u32, episode: u64, oldest: u64 },
-    /// An episode that its writer continues.
+    /// An episode that has not ended.
     #[error(
         "episode {episode} of lane {lane} has not ended at its row {newest}, and its later rows \
          would stay; wait until it ends, or drop every row so far with `clear`"
@@ -55,7 +55,7 @@ pub enum DropError {
         path: PathBuf,
         source: io::Error,
     },
-    /// The file of the marks.
+    /// Error of the file of the marks.
     #[error(transparent)]
     Segment(#[from] SegmentError),
 }

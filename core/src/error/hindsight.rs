@@ -23,7 +23,7 @@ pub enum HindsightError {
         .known.join(", ")
     )]
     NoColumn { what: &'static str, name: String, known: Vec<String> },
-    /// A goal column that is no observation, so that there is none after the transition.
+    /// A goal column that is no observation, so that it has no value after the transition.
     #[error(
         "the {what} column `{name}` is no observation, so a transition has none after it; create \
          the ring with role \"obs\" for it, or name it `obs/{name}`"

@@ -28,7 +28,7 @@ pub struct BadRowIndex {
 
 impl BadRowIndex {
     /// Refuses an index that no batch of a ring can have had. `rows` are the readable rows of every
-    /// lane. The index of a row that was dropped or overwritten passes.
+    /// lane. [`RowIndex::NONE`] and the index of a row that was dropped or overwritten pass.
     pub(crate) fn check(position: usize, index: i64, rows: &[Range<u64>]) -> Result<(), Self> {
         let row = RowIndex(index);
         let Some(reason) = row.problem_in(rows) else { return Ok(()) };

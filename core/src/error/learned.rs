@@ -55,7 +55,7 @@ pub enum LearnedError {
     /// An index that no batch of the ring can contain.
     #[error(transparent)]
     BadIndex(#[from] BadRowIndex),
-    /// Another process holds the table's lock.
+    /// Error of a wait for the table's lock.
     #[error(transparent)]
     Lock(#[from] LockError),
     /// Error of the table's file.

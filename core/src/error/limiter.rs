@@ -18,14 +18,14 @@ pub enum LimiterError {
     /// Draws that may begin without any transition.
     #[error("min_size is 0; give at least 1, the transitions before the first draw")]
     NoMinSize,
-    /// More transitions than the ring can hold.
+    /// A minimum size above the transitions that the ring can hold.
     #[error(
         "min_size is {min_size}, and the ring holds at most {most} transitions (the newest row of \
          each lane has no successor), so no draw would ever be allowed; give at most that, or \
          create the ring with a larger capacity"
     )]
     MinSizeBeyondCapacity { min_size: u64, most: u64 },
-    /// More transitions than the ring can hold before a resize is finished.
+    /// A minimum size above the transitions that the ring can hold before a resize is finished.
     #[error(
         "min_size is {min_size}, and the ring holds at most {most} transitions until a resize to \
          {after} is finished, which waits for lanes {lanes:?}; let their writers append, or end \

@@ -4,7 +4,7 @@ use backcast_layout::protocol::ImpossibleVersion;
 use backcast_layout::{ParamsShapeError, SegmentError};
 use thiserror::Error;
 
-/// Why a call on parameters failed.
+/// Error of a call on parameters.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ParamsError {
@@ -24,7 +24,7 @@ pub enum ParamsError {
         holders(.pids)
     )]
     OtherPublisher { name: String, pids: Vec<u32> },
-    /// The version does not rise.
+    /// The version is not above the newest one, or is above the limit.
     #[error(
         "version {version} is not above {newest}, the newest one; give a version from {} to \
          {limit}, or leave it out to count on", .newest + 1
@@ -60,7 +60,7 @@ pub enum ParamsError {
     /// The number of arrays of a call differs.
     #[error("{given} arrays are given, but the parameters have {arrays}; give each one")]
     ArrayCount { given: usize, arrays: usize },
-    /// The bytes of an array differ.
+    /// The bytes of an array have another length.
     #[error("array `{array}` has {bytes} bytes, but {given} are given; give its shape and dtype")]
     ArrayBytes { array: String, bytes: usize, given: usize },
     /// There is no array of that name and type.

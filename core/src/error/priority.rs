@@ -21,7 +21,7 @@ pub enum PriorityError {
     /// The sampler draws by no priorities.
     #[error("this sampler does not draw by priority; make it with priorities")]
     NotPrioritised,
-    /// No function has given the exponent of the importance weights.
+    /// The caller's function has not given the exponent of the importance weights yet.
     #[error(
         "beta is a function of the caller, and it has given no number yet; call \
          `Sampler::set_beta` before the draw"
@@ -30,7 +30,7 @@ pub enum PriorityError {
     /// The number of priorities differs from the number of indices.
     #[error("{priorities} priorities for {indices} indices; give one for each index")]
     WrongCount { indices: usize, priorities: usize },
-    /// A priority that is negative or not a number.
+    /// A priority that is negative, infinite or not a number.
     #[error(
         "priority[{position}] is {}; give finite numbers from 0 up, such as absolute TD errors",
         ShownNumber(*value)
@@ -40,7 +40,7 @@ pub enum PriorityError {
         /// The priority.
         value: f64,
     },
-    /// A TD error of a window that is negative or not a number.
+    /// A TD error of a window that is negative, infinite or not a number.
     #[error(
         "priority[{window}, {place}] is {}; give finite numbers from 0 up, such as absolute TD \
          errors; places where the mask is false are not read",
@@ -75,7 +75,7 @@ pub enum PriorityError {
          give td and mask of one shape, [B, H]"
     )]
     BadSequences { places: usize, steps: usize, mask: usize },
-    /// Another process holds the table's lock.
+    /// Error of a wait for the table's lock.
     #[error(transparent)]
     Lock(#[from] LockError),
     /// Error of the table's file.

@@ -56,7 +56,7 @@ pub enum LeaseError {
     /// The writer overwrote the rows first, or the handle holds too many leases.
     #[error(transparent)]
     Pins(#[from] ReaderPinsError),
-    /// The rows are not the requested ones: another process wrote the file of the lane.
+    /// The rows are not the requested ones: a faulty process wrote into the lane.
     #[error(
         "row {seq} of lane {lane} is damaged: its sequence number is {found}; create the ring \
          again"

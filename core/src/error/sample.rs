@@ -59,7 +59,7 @@ pub enum SampleError {
         *.first + *.stride
     )]
     NoStride { history: u32, stride: u64, first: u64, longest: u64 },
-    /// A discount that is out of range, missing, or without n-step returns.
+    /// A discount that is out of range, missing, given twice, or without n-step returns.
     #[error("{}", bad_gamma(*.gamma, *.discounts, *.n_step))]
     BadGamma { gamma: Option<f64>, discounts: bool, n_step: Option<u32> },
     /// The schema has no column `reward` that n-step returns can sum.
@@ -150,8 +150,8 @@ pub enum SampleError {
         waited_ms: u128,
         reason: String,
     },
-    /// There are too few new transitions, no writer is alive, and the ring's rate limiter waits for
-    /// none.
+    /// There are too few new transitions, no writer is alive, and the rate limiter is set not to
+    /// wait then.
     #[error(
         "{selector} needs {wanted} new transitions, {} there, and no writer is alive{claimed}; \
          no_writer is \"{choice}\": start a writer, draw smaller batches, or set the limiter with \
@@ -184,7 +184,7 @@ pub enum SampleError {
          be copied; create the ring with a larger capacity"
     )]
     Outrun { attempts: u32 },
-    /// Hardly a transition that has a priority has a window that the boundary accepts.
+    /// The boundary accepts the windows of hardly any transition that has a priority.
     #[error(
         "gave up after {attempts} draws by priority for one item: the transitions whose windows \
          the boundary accepts have too small a part of all priorities; ask for shorter windows or \
@@ -230,7 +230,8 @@ pub enum SampleError {
     /// The system refused a thread.
     #[error("no thread could be started to draw batches ahead ({0}); use a prefetch of 0")]
     Thread(#[source] std::io::Error),
-    /// Caller memory of another shape than the plan's.
+    /// Memory of the caller with another number of arenas, or another size of one, than the plan
+    /// needs.
     #[error("arena {arena} has {got} bytes, the plan needs {expected}; allocate that many")]
     BadArena { arena: usize, got: usize, expected: usize },
     /// Error of the rate limiter.

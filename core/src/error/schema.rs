@@ -18,7 +18,7 @@ pub enum SchemaError {
     /// More columns than a ring can have.
     #[error("the schema has {asked} columns, the limit is {limit}; merge some into one array")]
     TooManyColumns { asked: usize, limit: usize },
-    /// The name belongs to batches.
+    /// The name is reserved for batches, or for the row headers.
     #[error(
         "column name `{name}` is reserved: batches use {} and all names that begin with next_ or \
          n_next; choose another name",

@@ -1,11 +1,11 @@
-//! Errors of tables of claims.
+//! Errors of tables of claims, and of removing a table of any kind.
 
 use backcast_layout::SegmentError;
 use thiserror::Error;
 
 use super::lock::LockError;
 
-/// Error of using a table of claims.
+/// Error of using a table of claims, or of removing a table.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TableError {
@@ -19,7 +19,7 @@ pub enum TableError {
         }
     )]
     BadTimes { selector: &'static str, times: u32 },
-    /// Another process holds the table's lock.
+    /// Error of a wait for the table's lock.
     #[error(transparent)]
     Lock(#[from] LockError),
     /// Error of the table's file.

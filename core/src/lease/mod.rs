@@ -21,7 +21,7 @@ use crate::schema::USER;
 /// then.
 #[derive(Debug)]
 pub struct Lease {
-    // Before the ring: the pin holds the ring too, and its last handle removes it.
+    // Dropped before `ring`: the pin holds the ring too, and its last holder removes it.
     hold: PinnedRows,
     ring: Ring,
     lane: u32,
@@ -34,8 +34,8 @@ impl Ring {
     /// snapshot's.
     ///
     /// A handle without leases claims a reader slot for its first one by a few system calls, and
-    /// releases it with its last: some microseconds. One lease that is kept saves this for all
-    /// others.
+    /// releases it with its last. This takes some microseconds. One lease that is kept saves this
+    /// for all others.
     pub fn lease(&self, lane: u32, range: Range<u64>) -> Result<Lease, LeaseError> {
         self.unless_relocated(|| self.lease_once(lane, range.clone()), Result::is_err)
     }

@@ -105,7 +105,8 @@ impl RetentionPin {
         if !has_relocated(&*mapped) {
             return Some(mapped);
         }
-        // An error of mapping is reported by the ring; the rows stay where they are.
+        // The ring reports an error of mapping when it maps the lane itself. The rows stay where
+        // they are.
         let _ = self.store.follow();
         self.store.lane(lane)
     }

@@ -172,7 +172,8 @@ impl DrawGate {
             }
             let inserts_for = |n| limits.inserts_needed(own.saturating_add(n), counts.deletes);
             let (needed, held) = (inserts_for(left), n - left);
-            // Writers stop at their bound, and wait for the items that it allows this batch.
+            // Writers stop at their bound until samplers draw more. Wakes there at the latest, so
+            // that the batch takes the items that are allowed by then.
             let wake_at = needed.min(limits.most_inserts(own, counts.deletes));
             Err(Shortage {
                 needed,
@@ -184,8 +185,8 @@ impl DrawGate {
         })
     }
 
-    /// Returns whether rows were dropped since a draw last found too few: then `dropped`, the sum
-    /// of the rows dropped from all lanes, has changed.
+    /// Returns whether `dropped`, the sum of the rows dropped from all lanes, has changed since the
+    /// last call. The first call compares it with 0.
     pub(crate) fn notes_dropped(&mut self, dropped: u64) -> bool {
         std::mem::replace(&mut self.dropped, dropped) != dropped
     }
@@ -239,7 +240,7 @@ impl Drop for PartOfBatch<'_> {
 
 fn give_back_items(table: &LimiterTable, n: u64) {
     if n > 0 {
-        // Items of transitions that were dropped meanwhile stay counted: as in `count_dropped`.
+        // Items of transitions that were dropped meanwhile stay counted, as in `count_dropped`.
         let dropped = table.deletes().0.min(table.load_inserts(Relaxed) & COUNT);
         let least = current(table).map_or(0, |(limits, _)| limits.draws_of(dropped));
         give_back(&table.counter(LimitedSide::Samples), n, least);

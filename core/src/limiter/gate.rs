@@ -1,12 +1,15 @@
 //! Gates of the two sides. A writer waits at its gate before it appends, a sampler before it draws.
 //!
 //! A writer is admitted with a whole append when one more transition is allowed. It keeps the count
-//! up to which the limits allow that, computed from the count of samples that it read last. Samples
-//! only grow, so the bound stays valid. Inserts are counted once their rows are published, so
-//! they exceed the bound by less than one append of each writer, and by what a failed draw gives
-//! back. A sampler counts its items as they are allowed, each in one atomic step, and keeps them
-//! until its batch is whole. So samples never exceed their bound, and what a waiting batch has lets
-//! writers continue. `docs/protocol.md` proves that one side can always continue.
+//! up to which the limits allow that, computed from the count of samples that it read last. The
+//! bound stays valid as long as samples only grow, which they do unless a failed draw gives items
+//! back. Inserts are counted once their rows are published, so they exceed the bound by less than
+//! one append of each writer, and by what a failed draw gives back.
+//!
+//! A sampler counts its items as they are allowed, each in one atomic step, and keeps them until
+//! its batch is whole. So the items that the limits allow never exceed their bound, and the items
+//! of a waiting batch let writers continue. `docs/protocol.md` proves that one side can always
+//! continue.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -49,8 +52,8 @@ impl InsertGate {
         self.store.limiter()
     }
 
-    /// Returns the transitions that may be inserted one by one by the bound computed last, with one
-    /// relaxed load. Returns 0 after a change of the limits.
+    /// Returns how many transitions may be inserted one by one under the bound computed last. Makes
+    /// one relaxed load. Returns 0 after a change of the limits.
     #[inline]
     pub(crate) fn room(&self) -> u64 {
         let word = self.table().map_or(0, |table| table.load_inserts(Relaxed)) & !WAITED;
@@ -110,7 +113,7 @@ impl InsertGate {
     }
 }
 
-/// Wakes the writers that wait, so that they decide anew.
+/// Wakes the writers that wait, so that they check the limits again.
 pub(super) fn wake_writers(table: &LimiterTable) {
     wake(&table.counter(LimitedSide::Samples));
 }

@@ -35,7 +35,7 @@ impl RateLimiter {
     }
 
     /// Refuses limits like [`check`](Self::check), and a [`queue`](Self::queue) of more places than
-    /// `most`. Limits of a snapshot are only checked, so that an earlier one can be loaded.
+    /// `most`. Limits of a snapshot pass only `check`, so that snapshots of earlier versions load.
     pub(crate) fn check_new(&self, most: u64) -> Result<(), LimiterError> {
         self.check(most)?;
         #[expect(clippy::cast_precision_loss, reason = "not above 2^48")]
@@ -45,8 +45,8 @@ impl RateLimiter {
         Ok(())
     }
 
-    /// Returns the minimum width of the error band: a queue of one item is the narrowest limiter
-    /// that makes progress.
+    /// Returns the minimum width of the error band: `least`, or one less if the differences are
+    /// whole numbers. A queue of one item then is the narrowest limiter that makes progress.
     fn least_band(&self, least: f64) -> f64 {
         let is_whole = self.samples_per_insert.fract() == 0.0 && self.min_diff.fract() == 0.0;
         // With whole numbers, a difference that stops one side leaves room for the other side.

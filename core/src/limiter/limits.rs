@@ -20,8 +20,9 @@ const POLICY: u64 = 0xff;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LimiterCounts {
     /// Transitions inserted since the ring was created.
+    /// [`Limiter::reset_counts`](crate::Limiter::reset_counts) starts all three counts anew.
     pub inserts: u64,
-    /// Items drawn since then. Draws that the ratio demands for dropped transitions count as drawn.
+    /// Items drawn since then. Items that the ratio demands for dropped transitions count as drawn.
     pub samples: u64,
     /// Transitions of `inserts` that could not be drawn any more after the last
     /// [`clear`](crate::Ring::clear) or [`drop_episode`](crate::Ring::drop_episode); 0 before the
@@ -111,7 +112,7 @@ impl RateLimiter {
     /// Size from which draws are allowed if none is given.
     pub const DEFAULT_MIN_SIZE: u64 = 1;
 
-    /// Returns limits under which only draws wait, until `min_size` transitions were inserted
+    /// Returns limits under which only draws wait, until the ring has `min_size` transitions
     /// (Reverb's `MinSize`).
     #[must_use]
     pub fn min_size(min_size: u64) -> Self {
@@ -129,7 +130,7 @@ impl RateLimiter {
     }
 
     /// Returns the default error buffer: room for 1,024 items or for 64 inserts, whichever is more
-    /// items. Batches of 256 and inserts of some lanes rarely wait with it.
+    /// items. With it, batches of 256 items and appends of some lanes rarely wait.
     #[must_use]
     pub fn default_error_buffer(samples_per_insert: f64) -> f64 {
         (64.0 * samples_per_insert).max(1_024.0)
@@ -186,7 +187,7 @@ impl RateLimiter {
         self.samples_per_insert
     }
 
-    /// Returns the transitions before the first draw.
+    /// Returns the transitions that the ring must have before items are drawn.
     #[must_use]
     pub fn min_size_to_sample(&self) -> u64 {
         self.min_size
@@ -230,7 +231,7 @@ impl RateLimiter {
         let after = samples.saturating_add(n);
         let diff = inserts as f64 * self.samples_per_insert - after as f64;
         // A band that `check` accepts allows an item wherever it refuses an insert. Products of
-        // large counts are rounded, so this is asked as well.
+        // large counts are rounded, so a refused insert allows the item too.
         let last = LimiterCounts { samples: after - 1, ..counts };
         diff >= self.min_diff || !self.can_insert(last, 1)
     }
@@ -260,7 +261,7 @@ impl RateLimiter {
     }
 
     /// Returns the largest count of samples that may be reached while `inserts` transitions are
-    /// inserted. 0 below `min_size`.
+    /// inserted. Returns 0 if their size is below `min_size`.
     #[must_use]
     pub fn most_samples(&self, inserts: u64, deletes: u64) -> u64 {
         let allows = |after: u64| {
@@ -296,8 +297,8 @@ impl RateLimiter {
         last_where(self.inserts_at(self.min_diff, after), refuses).saturating_add(1)
     }
 
-    /// Returns the draws that the ratio asks for `n` transitions; 0 without an upper end, which
-    /// asks for none.
+    /// Returns the draws that the ratio asks for `n` transitions. A band without an upper end asks
+    /// for none.
     #[expect(clippy::cast_precision_loss, reason = "counts are below 2^48")]
     pub(crate) fn draws_of(&self, n: u64) -> u64 {
         if self.max_diff.is_finite() { whole(n as f64 * self.samples_per_insert) } else { 0 }

@@ -50,13 +50,13 @@ struct State {
     writers: Vec<Writer>,
     /// Items that each sampler has counted for its next batch.
     held: Vec<u64>,
-    /// Limits in force.
+    /// Number of the limits in force.
     limits: usize,
 }
 
 /// Maximum number of states of a setting.
 const MOST: usize = 1_000_000;
-/// Inserts of every state, to which an odd one may be added.
+/// Count of inserts to which states are shifted. States of an odd count get one more.
 const BASE: u64 = 64;
 
 impl Setting {
@@ -118,8 +118,7 @@ impl Setting {
         if self.mutant == Mutant::WholeBatches && room < left { 0 } else { room }
     }
 
-    /// Returns whether a writer that waits, or a sampler that waits, can continue. All others of
-    /// its side are at least as far.
+    /// Returns whether some writer or some sampler can continue.
     fn is_live(&self, state: &State) -> bool {
         let writers = state.writers.iter().enumerate();
         let mut appends = writers.map(|(number, writer)| match writer {
@@ -150,7 +149,7 @@ impl Setting {
                         next.inserts += n;
                         next.writers[number] = Writer::Idle;
                     });
-                    // Killed before it counts.
+                    // The writer is killed before it counts.
                     add(&mut |next| next.kill_writer(number, self.writers));
                 }
                 Writer::Idle => {
@@ -186,7 +185,7 @@ impl Setting {
             }
         }
         add(&mut |next| next.clear(self));
-        // Killed before it counts.
+        // The process that clears the ring is killed before it counts.
         add(&mut |next| next.lanes.iter_mut().for_each(ModelLane::drop_all));
         for lane in 0..self.lanes {
             add(&mut |next| {
@@ -234,7 +233,8 @@ fn samples_at(inserts: u64, limits: &RateLimiter) -> u64 {
     (inserts as f64 * limits.samples_per_insert()) as u64
 }
 
-/// Settings small enough to walk: narrow bands, appends and batches beyond them.
+/// Returns settings that are small enough to walk. Their bands are narrow, and some appends and
+/// batches are larger than the band.
 fn settings(mutant: Mutant) -> Vec<Setting> {
     let of = |limits: &[RateLimiter], lanes, rows, writers, batches: &[u64]| Setting {
         mutant,

@@ -24,7 +24,7 @@ use crate::error::LimiterError;
 pub struct RequiredLimits {
     /// Items to be drawn for each transition.
     pub samples_per_insert: Option<f64>,
-    /// Transitions before the first draw.
+    /// Transitions that the ring must have before items are drawn.
     pub min_size: Option<u64>,
     /// Half the width of the error band.
     pub error_buffer: Option<f64>,

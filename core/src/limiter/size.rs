@@ -1,13 +1,13 @@
 //! The size that `min_size` is compared with: the transitions that can be drawn.
 //!
-//! The counts give an upper bound of it, `inserts - deletes`, since rows that writers overwrite
-//! stay counted. Lanes of short episodes, or lanes of which some are not written, hold fewer
-//! transitions than rows, so a `min_size` may never be reached. The size test therefore also holds
-//! once as many transitions as the ring holds were inserted since rows were last dropped.
+//! By the counts it is at most `inserts - deletes`, since rows that writers overwrite stay counted.
+//! A ring with short episodes, or with lanes that no writer fills, may never hold `min_size`
+//! transitions. The size test therefore also holds once as many transitions as the ring can hold
+//! were inserted since rows were last dropped.
 
 use super::limits::{LimiterCounts, RateLimiter};
 
-/// Known facts of the size of a ring.
+/// Known facts about the size of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RingSize {
     /// Transitions that can be drawn, if they were counted.
@@ -19,7 +19,7 @@ pub(crate) struct RingSize {
 }
 
 impl RingSize {
-    /// Returns whether as many transitions as the ring holds were inserted since rows were last
+    /// Returns whether as many transitions as the ring can hold were inserted since rows were last
     /// dropped.
     pub(crate) fn was_filled(&self, inserts: u64) -> bool {
         inserts >= self.dropped_at.saturating_add(self.most)
@@ -27,9 +27,9 @@ impl RingSize {
 
     /// Replaces the deletes of `counts` by the transitions that do not count towards the size, so
     /// that `inserts - deletes >= min_size` is the size test. Without a count of `drawable` the
-    /// result is a lower bound.
+    /// new deletes are a lower bound.
     ///
-    /// The size test fails in an empty ring, and then holds from the next insert on, or later.
+    /// The size test fails in an empty ring. It can hold again from the next insert on.
     pub(crate) fn counted(&self, limits: &RateLimiter, counts: LimiterCounts) -> LimiterCounts {
         let LimiterCounts { inserts, deletes, .. } = counts;
         let min_size = limits.min_size_to_sample();

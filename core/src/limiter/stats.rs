@@ -13,7 +13,7 @@ use super::{counts, current, most_transitions};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LimiterSideStats {
-    /// Processes that wait now. Samplers without a reader slot are not counted.
+    /// Writers or samplers that wait now. Samplers without a reader slot are not counted.
     pub waiting: u64,
     /// Waits begun since the ring was created.
     pub waits: u64,
@@ -21,7 +21,7 @@ pub struct LimiterSideStats {
     pub waited: Duration,
 }
 
-/// A process that waits for the rate limiter.
+/// A writer or sampler that waits for the rate limiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LimiterWaiter {
@@ -31,7 +31,7 @@ pub struct LimiterWaiter {
     pub lane: Option<u32>,
     /// Reader slot of a sampler; `None` for a writer.
     pub slot: Option<u32>,
-    /// Transitions or items that it waits to insert or draw.
+    /// Transitions that it waits to insert, or items that it waits to draw.
     pub wanted: u64,
     /// Beginning of the wait, in milliseconds since 1970.
     pub since_unix_ms: u64,
@@ -60,7 +60,7 @@ pub struct LimiterStats {
     pub writers: LimiterSideStats,
     /// Statistics of the samplers.
     pub samplers: LimiterSideStats,
-    /// Processes that wait now.
+    /// Writers and samplers that wait now.
     pub waiters: Vec<LimiterWaiter>,
 }
 

@@ -21,16 +21,16 @@ pub use self::view::ParamsView;
 use crate::error::ParamsError;
 use crate::wait::Interrupt;
 
-/// Copies of a version before a pull gives up.
+/// Attempts to copy a version before a pull gives up.
 const ATTEMPTS: u32 = 10_000;
 
 /// The newest version of a named set of arrays in shared memory: weights, from a learner to its
 /// actors.
 ///
-/// Any number of processes pull; as many handles have views as there are reader slots; one handle
-/// at a time publishes. Publishing never waits for a reader, and a reader never waits for the
-/// publisher. A publisher that is killed leaves the last whole version, and the next handle that
-/// publishes continues.
+/// Any number of processes can pull. As many handles can have views as there are reader slots. One
+/// handle at a time publishes. Publishing never waits for a reader, and a reader never waits for
+/// the publisher. A publisher that is killed leaves the last whole version, and the next handle
+/// that publishes continues.
 ///
 /// ```
 /// use backcast_core::{Base, DType, Params, ParamsArray, ParamsOptions};
@@ -56,20 +56,20 @@ const ATTEMPTS: u32 = 10_000;
 /// ```
 #[derive(Debug)]
 pub struct Params {
-    // Both before the store: their claims hold the object too, and the store removes it if it was
-    // the last.
+    // Both are dropped before `store`: their claims hold the parameters too, and `store` removes
+    // these if it is their last holder.
     publisher: Option<ParamsPublisher>,
     pins: Option<Arc<ParamsPins>>,
     store: Arc<ParamsStore>,
-    /// Version of the last pull of this handle.
+    /// Newest version that this handle has pulled, or copied by `read_bytes`.
     pulled: u64,
     interrupt: Interrupt,
 }
 
 impl Params {
-    /// Creates parameters of these arrays, with room for `versions_kept + spare_slots` versions. No
-    /// version is published yet. With [`Exist::Attach`](crate::Exist::Attach) it attaches to
-    /// existing ones of equal arrays and options.
+    /// Creates parameters of these arrays, with room for `versions_kept + spare_slots` versions and
+    /// none published yet. With [`Exist::Attach`](crate::Exist::Attach), attaches to existing
+    /// parameters of equal arrays and options.
     pub fn create(
         name: &str,
         arrays: Vec<ParamsArray>,
@@ -115,7 +115,7 @@ impl Params {
         Self::attach_in(&Base::standard(), name)
     }
 
-    /// Attaches to the parameters of that name.
+    /// Attaches to the parameters of that name in another base directory.
     pub fn attach_in(base: &Base, name: &str) -> Result<Self, ParamsError> {
         Ok(Self::of(Arc::new(ParamsStore::attach(base, name)?)))
     }
@@ -168,7 +168,8 @@ impl Params {
         self.store.newest()
     }
 
-    /// Returns the version of this handle's last pull; 0 before the first one.
+    /// Returns the newest version that this handle has pulled, or copied by
+    /// [`read_bytes`](Self::read_bytes); 0 before the first one.
     #[must_use]
     pub fn pulled(&self) -> u64 {
         self.pulled
@@ -192,8 +193,8 @@ impl Params {
     /// never waits for a reader. Later calls make no system call unless a process waits, or no slot
     /// is free.
     ///
-    /// Fails if the arrays are those of other parameters, another handle is the publisher, the
-    /// version is not above the newest, or views hold all free slots.
+    /// Fails if the arrays differ from those of the parameters, another handle is the publisher,
+    /// the version is not above the newest, or views hold all spare slots.
     pub fn publish(
         &mut self,
         arrays: &ParamsArrays,
@@ -250,8 +251,9 @@ impl Params {
         self.name().map_or_else(|| "the private parameters".to_owned(), |name| format!("`{name}`"))
     }
 
-    /// Copies the newest version if it is above that of this handle's last pull. Returns the
-    /// version, or `None` if there is nothing new: then one relaxed load and a compare were all.
+    /// Copies the newest version if it is above the one that [`pulled`](Self::pulled) returns.
+    /// Returns the version, or `None` if there is nothing new, which costs one relaxed load and a
+    /// compare.
     ///
     /// The copy is whole and never older than one before. If an error is returned, `out` may hold
     /// parts of versions.
@@ -298,7 +300,7 @@ impl Params {
         if self.copy(place, out) { Ok(()) } else { Err(missing()) }
     }
 
-    /// Refuses arrays that were made for parameters of other arrays.
+    /// Refuses arrays whose names, element types or shapes differ from those of the parameters.
     fn check_arrays(&self, given: &ParamsArrays) -> Result<(), ParamsError> {
         let (ours, theirs) = (self.shape(), given.shape());
         let mut places = 0..ours.arrays().len().max(theirs.arrays().len());

@@ -31,7 +31,7 @@ pub struct ParamsStats {
     pub persistent: bool,
     /// Whether some handle is the publisher.
     pub has_publisher: bool,
-    /// Handles with views: process id and versions that each pins.
+    /// Handles with views: the process id of each, and the number of versions that it pins.
     pub viewers: Vec<(u64, u32)>,
     /// Counters of all handles.
     pub counters: ParamsCounters,

@@ -10,9 +10,9 @@ use crate::error::ParamsError;
 /// Attempts to pin the newest version.
 const ATTEMPTS: u32 = 1_000;
 
-/// A version of all arrays, in place. No publisher overwrites it while this lives.
+/// A version of all arrays, in place. No publisher overwrites it while the view lives.
 ///
-/// It takes one of the spare slots once `versions_kept` newer versions are published.
+/// The version takes one of the spare slots once `versions_kept` newer versions are published.
 #[derive(Debug)]
 pub struct ParamsView {
     pinned: PinnedVersion,
@@ -72,7 +72,7 @@ impl ParamsView {
     }
 
     /// Returns the address of an array's first byte, or `None` if there is no such array. The array
-    /// stays as it is while this lives.
+    /// stays as it is while the view lives.
     #[must_use]
     pub fn address(&self, array: usize) -> Option<*const u8> {
         self.pinned.address(array)

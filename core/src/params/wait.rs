@@ -48,7 +48,7 @@ impl Params {
         }
     }
 
-    /// Says who publishes: no process, this one, or which one.
+    /// Says which process publishes: none, this one, or the named one.
     fn publisher_in_words(&self) -> String {
         if !self.store.has_publisher() {
             return "no process has opened them to publish; `backcast stat` shows them".to_owned();

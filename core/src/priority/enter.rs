@@ -13,7 +13,7 @@ use crate::row_header::{RowHeader, starts_transition};
 
 /// Maximum rows whose headers are read at a time.
 const HEADERS: usize = 1024;
-/// Number of changes from which on they are committed before more rows are read.
+/// Number of pending changes at which they are committed before more rows are read.
 const CHANGES: usize = 1 << 15;
 
 /// Scratch memory of [`enter`], kept from one draw to the next.

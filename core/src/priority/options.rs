@@ -45,8 +45,8 @@ pub struct PriorityOptions {
     /// Whether one item is drawn from each of `B` ranges of equal total priority, which lowers the
     /// variance of a batch.
     pub stratified: bool,
-    /// Steps of an episode from one transition that has a priority to the next; 1: all have one.
-    /// Fixed when the table is created.
+    /// Steps of an episode from one transition that has a priority to the next. With 1 all
+    /// transitions have one. Fixed when the table is created.
     pub stride: u32,
 }
 
@@ -102,8 +102,8 @@ pub enum WeightNorm {
     /// The largest weight of the batch. The default.
     #[default]
     Batch,
-    /// The largest weight that any row of the table has now. While the smallest priority of the
-    /// table stays the same, rows with equal priorities have equal weights in all batches.
+    /// The largest weight that any row of the table has now. While beta and the smallest priority
+    /// of the table stay the same, rows with equal priorities have equal weights in all batches.
     Table,
 }
 
@@ -170,8 +170,8 @@ impl PriorityOptions {
     }
 
     /// Gives priorities only to transitions whose step in their episode is a multiple of `stride`.
-    /// A sampler sets it to the stride of [its form](crate::Form::priority_stride); a handle that
-    /// sets priorities for it needs the same.
+    /// A sampler sets it to the stride of [its form](crate::Form::priority_stride). A handle that
+    /// sets priorities in the sampler's table needs the same stride.
     #[must_use]
     pub fn stride(mut self, stride: u32) -> Self {
         self.stride = stride;

@@ -5,9 +5,9 @@ use backcast_layout::{SimdKernel, run_simd};
 
 /// Bits of an f64 below its exponent.
 const FRACTION: u32 = f64::MANTISSA_DIGITS - 1;
-/// 2 ^ [`FRACTION`]: the lowest bits of a number from it to its double are an integer.
+/// 2 ^ [`FRACTION`]. The lowest bits of the sum of this and a smaller integer are that integer.
 const INTEGERS: f64 = 1.0 / f64::EPSILON;
-/// Added to a small number of either sign, leaves the nearest integer in the lowest bits.
+/// Number whose sum with a small number of either sign has the nearest integer in its lowest bits.
 const ROUNDER: f64 = 1.5 * INTEGERS;
 
 /// Replaces each finite number from 0 up by its power, with a relative error below 1e-13. A number

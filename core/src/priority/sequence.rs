@@ -6,10 +6,12 @@ use crate::error::PriorityError;
 /// `eta * max + (1 - eta) * mean` over the places whose mask is `true`, or over all places without
 /// a mask (Kapturowski et al., "Recurrent experience replay in distributed reinforcement learning",
 /// ICLR 2019, section 2.3, where eta is 0.9). TD errors at places whose mask is `false` are not
-/// read. A window whose mask is `false` everywhere has priority 0, and is hardly drawn again: rows
-/// that [`Sampler::gather_present`](crate::Sampler::gather_present) did not find, and sequences
-/// that end within the burn-in, if the mask has only the places after it. Leave those out of the
-/// update to keep their priority.
+/// read.
+///
+/// A window whose mask is `false` everywhere has priority 0, and is hardly drawn again. Examples
+/// are rows that [`Sampler::gather_present`](crate::Sampler::gather_present) did not find, and
+/// sequences that end within the burn-in, if the mask has only the places after the burn-in. Leave
+/// such windows out of the update to keep their priority.
 ///
 /// Fails for an `eta` outside 0 to 1, lengths that do not fit, or a TD error that is negative or
 /// not finite.

@@ -63,13 +63,13 @@ impl LaneLeaves {
 
 impl Ring {
     /// Returns the states of the tables of priorities, by name. Each is read while no process
-    /// changes it, when the iterator comes to it. A process that is stopped in the middle of a
-    /// change is waited for as long as `wait` allows for all tables together; then the table's
-    /// state is an error, and the next ones are read. Needs memory for 8 bytes a row. O(rows) a
-    /// table.
+    /// changes it, when the iterator comes to it. If a process is stopped in the middle of a
+    /// change, the iterator waits as long as `wait` allows for all tables together. Then the state
+    /// of the table is an error, and the next ones are read. Needs memory for 8 bytes a row.
+    /// O(rows) a table.
     ///
-    /// A table that cannot be opened has the error instead, and one whose kind cannot be read is
-    /// listed too. Fails if the ring cannot be listed.
+    /// A table that cannot be opened is listed with its error, and so is one whose kind cannot be
+    /// read. Fails if the ring cannot be listed.
     pub fn table_states<'a>(
         &'a self,
         wait: &'a mut Wait<'_>,

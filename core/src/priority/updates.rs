@@ -82,15 +82,18 @@ impl Ring {
 }
 
 impl Priorities {
-    /// Fails if the table was removed since it was opened. At most one system call if it was not.
+    /// Fails if the table was removed since it was opened. Otherwise makes at most one system call.
     pub(crate) fn check_not_removed(&self) -> Result<(), PriorityError> {
         Ok(self.table.check_not_removed()?)
     }
 
-    /// Sets the priorities of rows, and returns how many were dropped because their row is
-    /// overwritten, is no transition, or is none that the [stride](PriorityOptions::stride) gives a
-    /// priority. Of two priorities for a row the later one counts. Waits for other processes that
-    /// set priorities, which takes microseconds; at most a minute if one of them is stopped.
+    /// Sets the priorities of rows, and returns how many were dropped because their row is gone, is
+    /// no transition, or has no priority under the [stride](PriorityOptions::stride). Of two
+    /// priorities for a row the later one counts.
+    ///
+    /// Waits for other processes that set priorities, which takes microseconds. If one of them is
+    /// stopped, waits at most a minute, or as long as the timeout of the sampler whose handle this
+    /// is.
     pub fn update(
         &mut self,
         index: &[impl AsRowIndex],

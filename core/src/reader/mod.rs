@@ -78,7 +78,7 @@ impl Rows {
         usize::try_from(self.range.end - self.range.start).unwrap_or(usize::MAX)
     }
 
-    /// Returns whether the range was empty.
+    /// Returns whether there are no rows.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.range.is_empty()
@@ -90,7 +90,7 @@ impl Rows {
         self.schema.all()
     }
 
-    /// Returns the bytes of a column: `len * width`, C order.
+    /// Returns the bytes of a column: `len * width`, C order. `None` if there is no such column.
     #[must_use]
     pub fn bytes(&self, name: &str) -> Option<&[u8]> {
         let at = self.columns().iter().position(|c| c.name() == name)?;
@@ -124,8 +124,9 @@ impl Ring {
         Ok(rows)
     }
 
-    /// Copies the newest rows of a range that have not been overwritten. Rows that the writer
-    /// overwrites before or during the copy are left out. One copy; never stops the writer.
+    /// Copies the rows of a range that were neither overwritten nor dropped, which are the newest
+    /// ones. Rows that the writer overwrites during the copy are left out too. One copy; never
+    /// stops the writer.
     ///
     /// Returns an error if a row of the range is not published yet.
     pub fn remaining_rows(&self, lane: u32, range: Range<u64>) -> Result<Rows, ReadError> {

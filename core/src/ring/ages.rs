@@ -6,7 +6,7 @@ use backcast_layout::{AGE_BINS, AgeCounts};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AgeBin {
     /// Smallest age of the bin, in newer rows of the same lane: 0, 1, 2, 4, 8 and so on. A bin ends
-    /// where the next one begins.
+    /// where the next one begins. The 50th bin has no end.
     pub from: u64,
     /// Drawn transitions in the bin.
     pub rows: u64,

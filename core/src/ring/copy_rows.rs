@@ -9,8 +9,8 @@ use crate::error::ReadError;
 use crate::row_header::{PARTS, RowHeader};
 use crate::schema::{Schema, USER};
 
-/// Copies rows that the slots of a lane can hold. Returns whether each holds its own sequence
-/// number.
+/// Copies rows of a lane, at most as many as it has slots. Returns whether each holds its own
+/// sequence number.
 pub(crate) fn copy_columns(
     memory: &Lane,
     schema: &Schema,

@@ -59,9 +59,9 @@ impl Ring {
         Ok(dropped)
     }
 
-    /// Drops the oldest episode of a lane, and returns the number of its transitions. With
-    /// `episode`, checks that the oldest one has this number in the column `episode`. With `older`,
-    /// drops the episodes before it too.
+    /// Drops the oldest episode of a lane, and returns the number of transitions dropped. With
+    /// `episode`, fails unless the oldest one has this number in the column `episode`. With `older`
+    /// too, drops this episode and all before it.
     ///
     /// Effects and access are those of [`clear`](Self::clear). An episode that has not ended is
     /// refused. O(log rows).
@@ -119,10 +119,10 @@ impl Ring {
     }
 
     /// Counts what was inserted and cannot be drawn any more, in a ring with a rate limiter, and
-    /// wakes both sides: writers may insert as much, and samplers wait for that.
+    /// wakes both sides: writers may insert as many again, for which samplers wait.
     ///
     /// The count is the difference between what was inserted and what the ring has, since rows that
-    /// were overwritten stay counted as inserted. Processes that drop rows at one moment compute
+    /// were overwritten stay counted as inserted. Processes that drop rows at the same time compute
     /// the same count.
     fn count_dropped(&self) {
         if self.store().limiter().is_some() {
@@ -149,7 +149,8 @@ impl Ring {
         false
     }
 
-    /// Returns the number of transitions that start at rows and could be drawn.
+    /// Returns the number of transitions that start at some rows of a lane and could be drawn
+    /// before they were dropped.
     fn transitions_of(&self, lane: u32, rows: Range<u64>) -> u64 {
         for _ in 0..ATTEMPTS {
             let Some(InspectedLane { memory, .. }) = self.inspect_lane(lane) else { break };
@@ -175,8 +176,8 @@ fn is_denied(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)
 }
 
-/// Returns one past the last row of an episode, or `None` if a writer overwrote rows meanwhile.
-/// `None` for `episode` is the oldest one.
+/// Returns one past the last row of an episode, or `None` if a writer overwrote rows meanwhile. An
+/// `episode` of `None` is the oldest one.
 fn end_of(
     lane: u32,
     found: &InspectedLane,

@@ -63,8 +63,8 @@ impl Ring {
         })
     }
 
-    /// Sets what ends the waits of this handle, of its clones, and of the writers, samplers and
-    /// tables made by them from now on.
+    /// Sets what ends the waits of this handle, and of the clones, writers, samplers and tables
+    /// made from it afterwards.
     #[must_use]
     pub fn interrupted_by(mut self, interrupt: Interrupt) -> Self {
         self.interrupt = interrupt;
@@ -132,13 +132,14 @@ impl Ring {
     }
 
     /// Returns the source of a snapshot, as set by its creator ([`RingOptions::snapshot_of`]).
+    /// Empty if none was set.
     #[must_use]
     pub fn snapshot_of(&self) -> &str {
         &self.store().spec().snapshot_of
     }
 
-    /// Returns options for a ring like this one, in the standard base directory and without a rate
-    /// limiter.
+    /// Returns options for a ring like this one, in the standard base directory, without a rate
+    /// limiter and without the source of a snapshot.
     #[must_use]
     pub fn options(&self) -> RingOptions {
         let spec = self.store().spec();
@@ -203,14 +204,15 @@ impl Ring {
         (0..self.lanes()).filter_map(slots).min().unwrap_or(0)
     }
 
-    /// Returns the rows that all lanes keep together.
+    /// Returns the rows that all lanes keep together. During a resize, counts every lane like the
+    /// smallest.
     #[must_use]
     pub fn capacity(&self) -> u64 {
         self.lane_capacity() * u64::from(self.lanes())
     }
 
-    /// Returns the transitions that can be drawn. The newest row of an episode that goes on is none
-    /// before its successor is appended. O(lanes).
+    /// Returns the transitions that can be drawn. The newest row of an episode that goes on counts
+    /// once its successor is appended. O(lanes).
     #[must_use]
     pub fn len(&self) -> u64 {
         (0..self.lanes()).map(|lane| self.transitions(lane)).sum()
@@ -239,7 +241,8 @@ impl Ring {
     pub fn unlink(&self) -> Result<(), RingError> {
         self.expect_unlink();
         self.store().unlink()?;
-        // Processes that wait find out, and do what their handles say.
+        // Wake processes that wait: each finds the name lost, and does what its handle is set to
+        // do.
         limiter::wake_all(self.store());
         Ok(())
     }

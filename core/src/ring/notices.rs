@@ -9,7 +9,7 @@ use super::Ring;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NoticeKind {
-    /// The ring was removed or replaced, and writers that attach by name fill another one.
+    /// The ring was removed or replaced: processes that attach by name find another one, or none.
     Unlinked,
     /// A lane was relocated by a resize, and this handle cannot map its new memory: it reads none
     /// of the lane's rows.
@@ -43,8 +43,8 @@ impl fmt::Display for NoticeKind {
     }
 }
 
-/// A warning of a handle, its clones, and their writers and samplers. Each is also a `tracing`
-/// event.
+/// The last warning of one kind from a handle, its clones, and their writers and samplers. Every
+/// warning is also a `tracing` event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Notice {
@@ -86,10 +86,10 @@ impl Notices {
 
 impl Ring {
     /// Returns what this handle, its clones, and their writers and samplers warned of: the last
-    /// warning of each kind, with the number of those of its kind. Empty if all is well.
+    /// warning of each kind, with the number of warnings of its kind. Empty if all is well.
     ///
-    /// Asking takes nothing away. Long waits are reported to the [`Interrupt`](crate::Interrupt) of
-    /// the handle instead.
+    /// A call removes none of them. Long waits are reported to the [`Interrupt`](crate::Interrupt)
+    /// of the handle instead.
     ///
     /// ```
     /// use backcast_core::{Base, DType, Exist, NoticeKind, Ring, RingOptions, Schema, StepColumns};

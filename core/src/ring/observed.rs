@@ -9,9 +9,9 @@ use crate::error::RingError;
 
 /// A ring that is observed and not held.
 ///
-/// An observer never decides how long a ring lives: its last holder still removes it, and removing
-/// or replacing it is not refused. Mapped memory stays until the observer is dropped, so it should
-/// be short-lived.
+/// An observer never decides how long a ring lives: the last holder still removes the ring, and a
+/// removal or replacement is not refused. Mapped memory stays until the observer is dropped, so
+/// observers should be short-lived.
 ///
 /// ```
 /// use backcast_core::{Base, DType, Observed, Ring, RingOptions, Schema};
@@ -73,7 +73,8 @@ impl Observed {
         self.ring.store().lanes().iter().map(|lane| lane.claimed_unix_ns()).collect()
     }
 
-    /// Finishes a resize whose process was killed, like [`Ring::finish_resize`].
+    /// Finishes a resize whose process was killed, like [`Ring::finish_resize`]. Does nothing for a
+    /// snapshot.
     pub fn finish_resize(&self) -> Result<Vec<u32>, RingError> {
         if self.ring.is_snapshot() { Ok(Vec::new()) } else { self.ring.finish_resize() }
     }

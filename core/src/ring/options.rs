@@ -14,7 +14,7 @@ use crate::limiter::limits::RateLimiter;
 pub enum Capacity {
     /// Rows over all lanes together.
     Rows(u64),
-    /// Bytes allocated for all files together.
+    /// Maximum bytes of all files together.
     Bytes(u64),
 }
 
@@ -122,7 +122,7 @@ impl RingOptions {
         self
     }
 
-    /// Sets the number of single-writer lanes, one per env: `1..=4096`.
+    /// Sets the number of single-writer lanes, one per environment: `1..=4096`.
     #[must_use]
     pub fn lanes(mut self, lanes: u32) -> Self {
         self.lanes = lanes;
@@ -161,7 +161,7 @@ impl RingOptions {
 
     /// Sets whether huge pages are requested, which make draws faster; by default they are.
     /// [`RingStats::bytes_huge`](crate::RingStats::bytes_huge) says how many bytes were granted.
-    /// Takes about as much time as the first lap of the writers saves.
+    /// Requesting them takes about as much time as the first lap of the writers saves.
     #[must_use]
     pub fn huge_pages(mut self, ask: bool) -> Self {
         self.huge_pages = ask;
@@ -179,7 +179,7 @@ impl RingOptions {
     }
 
     /// Sets whether the ring is a snapshot, which no process writes: for
-    /// [`Ring::restore`](crate::Ring::restore). All of its rows can be leased together, and its
+    /// [`Ring::restore`](crate::Ring::restore). All rows of a lane can be leased together, and the
     /// name may be `ring@label`.
     #[must_use]
     pub fn snapshot(mut self, snapshot: bool) -> Self {
@@ -204,7 +204,8 @@ impl RingOptions {
     }
 
     /// Sets how many readers can hold leases, and be shown by `stat`, at the same time: `1..=1024`.
-    /// Further samplers work without one.
+    /// Further samplers work without a slot, unless they consume rows of a ring with a rate
+    /// limiter.
     #[must_use]
     pub fn reader_slots(mut self, slots: u32) -> Self {
         self.reader_slots = slots;
@@ -212,7 +213,7 @@ impl RingOptions {
     }
 }
 
-/// Settings of [`RingOptions`] that belong to the ring itself.
+/// Settings of [`RingOptions`], without the base directory and those of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct RingSettings {

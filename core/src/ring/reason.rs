@@ -1,4 +1,4 @@
-//! Reason why a wait for rows goes on: which rows cannot be drawn yet, and who writes.
+//! Reason why a wait for rows goes on: which rows cannot be drawn yet, and which processes write.
 
 use super::Ring;
 use super::lane_inspection::InspectedLane;
@@ -30,7 +30,7 @@ impl Ring {
         )
     }
 
-    /// Says who writes the ring: no process, this one alone, or which ones.
+    /// Says which processes write the ring: none, only this one, or the named ones.
     pub(crate) fn writers_in_words(&self) -> String {
         let store = self.store();
         let held: Vec<u32> = (0..self.lanes()).filter(|lane| store.lane_held(*lane)).collect();

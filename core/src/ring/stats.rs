@@ -1,4 +1,4 @@
-//! Statistics of a ring at one moment.
+//! Statistics of a ring, its lanes and its readers.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -108,7 +108,8 @@ pub struct LaneStats {
     pub generation: u64,
     /// Whether a writer holds it now.
     pub held: bool,
-    /// Process that holds the lane, or else the last writer, as it recorded itself.
+    /// Process that holds the lane, or else the last writer, as it recorded itself. `None` if no
+    /// writer has claimed the lane.
     pub pid: Option<u64>,
     /// Rows that writers dropped because a lease blocked them.
     pub dropped: u64,
@@ -121,7 +122,7 @@ pub struct LaneStats {
     pub suspect_resets: u64,
 }
 
-/// The leases of one reader on one lane.
+/// The pin of one reader on one lane, which stands for all of its leases there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PinStats {
@@ -217,7 +218,7 @@ impl Ring {
         let some_ended = writers
             .chunk_by(u64::eq)
             .any(|same| same.first().is_some_and(|pid| backcast_layout::has_ended(*pid)));
-        // The search is expensive, so it is made only then.
+        // The search is expensive, so it is made only if a writer has ended.
         let found = if some_ended { store.lane_holders() } else { BTreeMap::new() };
         let holder = |(lane, writer): (&u32, u64)| {
             let others =
@@ -232,9 +233,9 @@ impl Ring {
     /// slots.
     ///
     /// Each shows what a reader drew, with the ages of the drawn transitions in newer rows of the
-    /// same lane. A reader counts from zero when it takes a slot. One system call a slot; a slot is
-    /// 512 bytes. Stops no process. The numbers are those in shared memory: a faulty process can
-    /// make them wrong.
+    /// same lane. A reader counts from zero when it takes a slot. Makes one system call for each
+    /// slot. Stops no process. The numbers are those in shared memory: a faulty process can make
+    /// them wrong.
     ///
     /// ```
     /// use backcast_core::{DType, Ring, RingOptions, SamplerOptions, Schema, StepColumns};
@@ -263,8 +264,8 @@ impl Ring {
             .collect()
     }
 
-    /// Returns the statistics like [`stats`](Self::stats). Fails if the process has no files or
-    /// memory left to open the tables, which would be left out.
+    /// Returns the statistics like [`stats`](Self::stats). Fails if the ring cannot be listed, or
+    /// if the process has too few files or too little memory left to open all tables.
     pub fn whole_stats(&self) -> Result<RingStats, RingError> {
         let stats = self.stats();
         self.store().check_tables()?;

@@ -9,7 +9,7 @@ use super::Ring;
 use crate::error::{RingError, TableError};
 use crate::table_lock::{self, LockLimits};
 
-/// Looks at a lock before a table counts as locked, and the pause between them. A change takes
+/// Checks of a lock before its table counts as locked, and the pause between two. A change takes
 /// microseconds.
 const LOOKS: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(2);

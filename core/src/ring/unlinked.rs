@@ -11,7 +11,7 @@ use crate::wait::Wait;
 /// replaced by another one of its name.
 ///
 /// Such a ring stays in memory for its holders, and appends and draws work as before. But a process
-/// that attaches by name finds another ring or none, so rows of the two never meet.
+/// that attaches by name finds another ring or none, so the rows of the two rings never meet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OnUnlinked {
     /// Go on, and warn once: a `tracing` event, [`Ring::notices`], [`Ring::take_unlinked`], and
@@ -37,7 +37,7 @@ variant_words! {
 const QUIET: u8 = 0;
 /// The name is lost, and the caller was not warned yet.
 const NEWS: u8 = 1;
-/// The caller was warned, or removed the name itself.
+/// The caller was warned.
 const REPORTED: u8 = 2;
 
 /// State of one handle and its clones about the name of their ring.

@@ -22,7 +22,7 @@ impl Ring {
     ///
     /// Sleeps in the kernel until a writer wakes it. The interrupt of the handle
     /// ([`interrupted_by`](Self::interrupted_by)) can end the wait, and is told after 10 s why
-    /// there are not enough. Fails without a wait if the ring can never hold so many.
+    /// there are too few transitions. Fails without a wait if the ring can never hold so many.
     pub fn wait_for(&self, min_size: u64, timeout: Option<Duration>) -> Result<u64, WaitError> {
         // All lanes of a ring that is being resized become as large as the largest.
         let largest_lane =
@@ -104,7 +104,7 @@ impl Ring {
             std::hint::spin_loop();
         }
         if bound.left().is_zero() {
-            // A call that does not sleep does not set the flag.
+            // A call that may not sleep does not make writers notify it.
             let have = count();
             if self.refuses_as_unlinked() {
                 return Err(WaitStopped::Unlinked);
@@ -125,7 +125,7 @@ impl Ring {
             if have >= want {
                 return Ok(have);
             }
-            // Its writers may have attached to the ring that has the name now.
+            // Writers may have attached to another ring that has the name now.
             if self.refuses_wait(Some(&mut *bound)) {
                 return Err(WaitStopped::Unlinked);
             }

@@ -13,7 +13,7 @@ use crate::index::RowIndex;
 
 /// Memory that a sampler fills: one slice for each arena of a [`BatchPlan`], in its order.
 ///
-/// [`Batch`] is the owned kind; other types let a prefetching sampler fill memory of another
+/// [`Batch`] owns such memory. Other types let a prefetching sampler fill memory of another
 /// allocator, such as NumPy's.
 pub trait BatchBuffers: Send + 'static {
     /// Returns the bytes of every arena.
@@ -25,11 +25,11 @@ pub trait BatchBuffers: Send + 'static {
 /// [`Sampler::sample_over`](crate::Sampler::sample_over) and
 /// [`Sampler::gather_over`](crate::Sampler::gather_over).
 ///
-/// Keys are the columns of the ring, and:
+/// Keys are the selected columns of the ring, and:
 ///
 /// | key | type | shape | present |
 /// | --- | --- | --- | --- |
-/// | `next_NAME` | of the column | of the column | for every column of role obs |
+/// | `next_NAME` | of the column | of the column | for selected columns of role obs |
 /// | `terminated`, `truncated` | bool | of a step column | unless left out by `columns` |
 /// | `future/NAME` | of the column | `[B, f, ...]` | with a future window |
 /// | `mask` | bool | `[B, H]`, or `[B, L]` | with a history window, sequences, padded episodes |
@@ -42,6 +42,9 @@ pub trait BatchBuffers: Send + 'static {
 /// | `length` | i64 | `[B]` | for padded episodes |
 /// | `offsets` | i64 | `[B + 1]` | for ragged episodes |
 /// | `NAME`, `NAME_set` | of the learned column, bool | of a step column | with learned columns |
+///
+/// A future window also has `future/next_NAME`, `future/terminated` and `future/truncated`. Columns
+/// with [`ColumnWindow::First`](crate::ColumnWindow::First) have neither `next_NAME` nor a future.
 #[derive(Clone, Debug)]
 pub struct Batch {
     plan: Arc<BatchPlan>,
@@ -100,8 +103,8 @@ impl Batch {
         column(&self.plan, key, |arena| self.arenas.get(arena).map(ArenaBlock::bytes))
     }
 
-    /// Returns a copy of a column as one contiguous array in C order. Views of windows, of `next_*`
-    /// and of the future may be strided, which most tensor libraries do not accept. One copy.
+    /// Returns a copy of a column as one contiguous array in C order. The views that
+    /// [`column`](Self::column) returns of windows, `next_*` and the future may be strided.
     pub fn array<T: Element>(&self, key: &str) -> Result<ArrayD<T>, BatchError> {
         Ok(self.column::<T>(key)?.as_standard_layout().into_owned())
     }
@@ -131,7 +134,7 @@ impl Batch {
         Ok((column.iter().copied().collect(), column.shape().to_vec()))
     }
 
-    /// Returns the indices of the drawn transitions, `[B]`.
+    /// Returns the indices of the drawn transitions, `[B]`, or `[N]` for ragged episodes.
     #[must_use]
     pub fn index(&self) -> Vec<RowIndex> {
         let index = self.column::<i64>("index");
@@ -201,7 +204,7 @@ impl<'a, 'b> BatchMut<'a, 'b> {
 
     /// Returns a column for writing. Windows of `obs` and `next_obs` overlap, unless the sampler
     /// was made with [`copy`](crate::SamplerOptions::copy): what is written to one shows in the
-    /// other. Not for `bool` columns.
+    /// other. `bool` columns cannot be written.
     pub fn column_mut<T: Element + Pod>(
         &mut self,
         key: &str,

@@ -13,13 +13,13 @@ use crate::schema::Schema;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum ColumnWindow {
-    /// The drawn transition alone, without a window axis: `[B, ...]`. In sequences, all of their
-    /// transitions: `[B, L, ...]`.
+    /// The drawn transition alone, without a window axis: `[B, ...]`. In sequences and padded
+    /// episodes, all of their transitions: `[B, L, ...]`.
     Drawn,
     /// The last `h` transitions, the drawn one included: `[B, h, ...]`.
     History(u32),
     /// The first unmasked row of the longest window, `[B, ...]`, such as the recurrent state with
-    /// which the window begins. Has no `next_*` and no future.
+    /// which the window begins. The batch has no `next_*` and no future of the column.
     First,
 }
 
@@ -102,7 +102,7 @@ impl ColumnWindows {
         named.max_by_key(|(name, _)| name.len()).map(|(_, window)| *window).or(self.rest)
     }
 
-    /// Returns whether some column has a history of its own.
+    /// Returns whether the window of some column, or of the rest, is a history.
     pub(super) fn has_history(&self) -> bool {
         let mut windows = self.named.values().chain(&self.rest);
         windows.any(|window| matches!(window, ColumnWindow::History(_)))
@@ -127,7 +127,8 @@ impl ColumnWindows {
 /// Names of the flags that batches show as columns.
 const FLAGS: [&str; 2] = ["terminated", "truncated"];
 
-/// Strips `next_` from a name. Returns `None` if the rest names no observation column.
+/// Strips `next_` from a name. Returns `None` for a name without that prefix, or if the rest stands
+/// for no observation column.
 fn next_of<'a>(name: &'a str, schema: &Schema) -> Option<&'a str> {
     let of = name.strip_prefix("next_")?;
     let is_of = |column: &Column| column.role() == Role::Obs && stands_for(of, column.name());
@@ -174,7 +175,7 @@ impl SelectedColumns {
         })
     }
 
-    /// Gives windows of `length` transitions to the columns of which only the drawn one is shown.
+    /// Gives windows of `length` transitions to the columns that show only the drawn transition.
     fn over(self, length: u32) -> Self {
         let longer = |window: Option<ColumnWindow>| match window {
             Some(ColumnWindow::Drawn) => Some(ColumnWindow::History(length)),
@@ -183,7 +184,7 @@ impl SelectedColumns {
         Self::new(self.windows.into_iter().map(longer).collect(), self.flags.map(longer))
     }
 
-    /// Returns one window for all columns.
+    /// Returns the same window for all columns.
     pub(crate) fn alike(schema: &Schema, history: Option<u32>) -> Self {
         let window = Some(history.map_or(ColumnWindow::Drawn, ColumnWindow::History));
         Self::new(vec![window; schema.columns().len()], [window; 2])

@@ -28,8 +28,8 @@ impl Sampler {
 
     /// Draws as many items as an earlier batch has, and overwrites it with them.
     ///
-    /// The batch may be one of another sampler with the same windows over the same columns. After
-    /// an error its contents are unspecified.
+    /// The batch may come from another sampler whose batches have the same keys, types, shapes and
+    /// overlaps. After an error the contents of the batch are unspecified.
     pub fn sample_over(&mut self, batch: &mut Batch) -> Result<(), SampleError> {
         let plan = Arc::clone(batch.plan());
         self.sample_into(&plan, &mut batch.buffers())
@@ -108,7 +108,7 @@ impl Sampler {
         self.counts.add_batch(items, lapped_before);
     }
 
-    /// Draws a batch, and waits while a table that consumes its rows has too few.
+    /// Draws a batch, and waits while a table of claims has too few rows for it.
     fn draw_awaited<T>(
         &mut self,
         draw: &mut impl FnMut(&mut Self) -> Result<T, SampleError>,

@@ -1,8 +1,8 @@
 //! Eligibility: the transitions that may be drawn, and the random numbers that choose among them.
 //!
-//! A draw picks a row uniformly among the readable ones and is rejected if no transition starts
-//! there. Where most draws would be rejected, a private index of starts takes over. The index
-//! changes the cost of a draw and never its result.
+//! A draw picks a row uniformly among the readable rows, the newest of each lane excepted. It is
+//! rejected if no transition starts there. Where most draws would be rejected, a private index of
+//! starts takes over. The index changes the cost of a draw and never its result.
 
 mod episode_index;
 mod ranges;
@@ -28,7 +28,7 @@ use crate::row_header::{RowHeader, starts_transition};
 pub(crate) const MAX_REJECTIONS: u32 = 32;
 /// Lane of a candidate that does not exist.
 const NO_LANE: usize = usize::MAX;
-/// A first draw that has to be repeated.
+/// A first draw that has to be repeated, or a named row that is not readable.
 pub(crate) const NO_DRAW: (usize, u64) = (NO_LANE, 0);
 
 /// A row that an attempt drew for an item.
@@ -105,13 +105,13 @@ impl Eligibility {
         self.indexed
     }
 
-    /// Decides whether the index is updated with the next [`refresh`](Self::refresh), or left
-    /// alone.
+    /// Sets whether the index of starts is in use, so that each [`refresh`](Self::refresh) updates
+    /// it. The index is never in use if complete episodes are drawn.
     pub(crate) fn use_index(&mut self, indexed: bool) {
         self.indexed = indexed && self.episodes.is_none();
     }
 
-    /// Builds the index, unless it is in use.
+    /// Builds the index of starts, unless it is in use or complete episodes are drawn.
     ///
     /// Returns `false` if a lane was relocated meanwhile; the ranges then are those of its new
     /// memory.
@@ -153,8 +153,10 @@ impl Eligibility {
         &self.starts
     }
 
-    /// Returns whether a transition starts at a readable row, and with `windows` whether its window
-    /// is eligible too. Without an index it reads the headers of two rows.
+    /// Returns whether the item that starts at a readable row is eligible. If complete episodes are
+    /// drawn, one must begin there. Otherwise a transition must start there. Its window must be
+    /// eligible too with `windows`, or if the index is in use. Reads the headers of two rows if it
+    /// uses no index.
     pub(crate) fn accepts(&self, lane: usize, seq: u64, windows: bool) -> bool {
         let Some(range) = self.ranges.get(lane) else { return false };
         if !range.candidates().contains(&seq) {
@@ -185,7 +187,7 @@ impl Eligibility {
         if !range.candidates().contains(&seq) || self.starts.decisive(seq) < end {
             return false;
         }
-        // These are fewer rows than a window has.
+        // These are at most the rows that decide about one window.
         (seq..end).all(|row| {
             let header = RowHeader::read(&**lane, row);
             let goes_on = header.flags & (FINAL | if row == seq { 0 } else { GAP }) == 0;

@@ -17,7 +17,7 @@ pub enum Form {
     /// Single transitions, with the history and the future that were asked for. The default.
     #[default]
     Transitions,
-    /// Sequences from a start on.
+    /// Sequences of consecutive transitions.
     Sequence(Sequence),
     /// Whole episodes.
     Episodes(WholeEpisodes),
@@ -26,12 +26,14 @@ pub enum Form {
 /// Draws of sequences: transition `t` of an episode and the `length - 1` after it, for every `t`
 /// that is a multiple of `stride`.
 ///
-/// Every column is `[B, L, ...]`, with `next_*` of the observations and `mask` `[B, L]`. Places
-/// after the end of an episode are zero and their mask is false. `index` names the start. An
-/// episode that goes on gives only sequences that are whole; one that terminated, was truncated or
-/// was cut gives those that reach beyond its end too, so that each of its steps lies in a sequence
-/// (Kapturowski et al., "Recurrent experience replay in distributed reinforcement learning",
-/// ICLR 2019, section 2.3).
+/// Columns are `[B, L, ...]`, or `[B, ...]` with [`ColumnWindow::First`], with `next_*` of the
+/// observations and `mask` `[B, L]`. Places after the end of an episode have a false mask and are
+/// zero, except for one that [`copy`](SamplerOptions::copy) describes. `index` names the start.
+///
+/// An episode that goes on gives only sequences that are whole. An episode that terminated, was
+/// truncated or was cut also gives those that reach beyond its end, so that each of its steps lies
+/// in a sequence (Kapturowski et al., "Recurrent experience replay in distributed reinforcement
+/// learning", ICLR 2019, section 2.3).
 ///
 /// With [`Boundary::Reject`] only whole sequences are drawn, and the last steps of an episode may
 /// lie in none. With [`Boundary::Clamp`] the last start of an episode moves back, so that its

@@ -14,8 +14,8 @@ use crate::ring::wait::WaitStopped;
 use crate::table_lock::LockLimits;
 use crate::wait::{Interrupt, Wait, WaitEnd, WaitReport, WaitStart};
 
-/// Batches after which the names of the ring and of the tables are checked: files deleted by hand
-/// leave no mark.
+/// Batches after which the names of the ring and of the tables are checked without a new notice:
+/// files that are deleted by hand leave none.
 const NAME_CHECKS: u32 = 1024;
 
 /// Checks and waits of a draw before it chooses rows: the ring and the tables are still there, and
@@ -27,7 +27,8 @@ pub(super) struct Gate {
     /// Maximum wait for the limiter, for new rows, and for the lock of a table.
     timeout: Option<Duration>,
     interrupt: Interrupt,
-    /// Notices of the ring that were handled, and batches until its name is checked without one.
+    /// Count of the ring's notices that was handled last, and batches until the names are checked
+    /// without a new notice.
     notices: u32,
     name_check: u32,
 }
@@ -104,9 +105,9 @@ impl Gate {
         })
     }
 
-    /// Returns whether a draw that found too few rows has to wait for writers: the limiter let it
-    /// through, and another process dropped rows meanwhile. Not if the limiter lets draws through
-    /// because no writer is left.
+    /// Returns whether a draw that found too few rows has to wait for the limiter again: rows were
+    /// dropped since an earlier draw found too few, or the ring is empty. Returns `false` if the
+    /// limiter is disabled, or lets draws through because no writer is left.
     #[cold]
     pub(super) fn was_emptied(&mut self, ring: &Ring, error: &SampleError) -> bool {
         let waits = || {

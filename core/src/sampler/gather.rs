@@ -7,12 +7,11 @@
 //! - [`select`]: chooses the rows of the items and locates their windows;
 //! - [`micro_batch`]: rows and windows of a micro-batch as a structure of arrays, and a bitmask of
 //!   the irregular items (over the lane's end, at an episode boundary, or overtaken by a writer);
-//! - [`arena_writer`]: copies a field of all regular items in one loop, then the passes that
-//!   compute (n-step returns) or fill (masks, flags);
+//! - [`arena_writer`]: fills the arenas with all regular items of a micro-batch, one field after
+//!   the other: copies rows, computes n-step returns, and sets masks and flags;
 //! - [`inspect`]: reads the row headers around an irregular item, and draws it again if no
 //!   transition starts there;
-//! - [`irregular_item`]: copies one item that a mask, a repeated or a final observation makes
-//!   irregular;
+//! - [`irregular_item`]: copies one irregular item, with its masks and repeated observations;
 //! - [`fill`]: takes micro-batches through these steps, and draws items again whose rows a writer
 //!   overwrites meanwhile;
 //! - [`learned`]: joins the values that learners attached to the rows;
@@ -47,11 +46,12 @@ use crate::table::LearnedValues;
 #[derive(Debug)]
 pub(super) struct Gather {
     pub(super) plans: BatchPlans,
-    /// Constant discount of n-step returns, if they have one.
+    /// Constant discount of n-step returns; 0 if there is none.
     gamma: f64,
     /// Values of the learned columns that batches show.
     learned: Option<LearnedValues>,
-    /// Memory for the headers of irregular items, and for the sums of n-step returns.
+    /// Memory for the headers of irregular items, and for the rewards and discounts of n-step
+    /// returns.
     headers: Vec<RowHeader>,
     sums: Scratch,
 }

@@ -289,7 +289,8 @@ mod tests {
             for (seq, relabelled) in drawn {
                 counts[usize::from(seq >= middle)][usize::from(relabelled)] += 1;
             }
-            // Each half has about 2,000 draws with a standard deviation of 22 of 1,000.
+            // Each half has about 2,000 draws. The relabelled ones are 1,000 with a standard
+            // deviation of 22.
             for [kept, relabelled] in counts {
                 let half = u32::midpoint(kept, relabelled);
                 assert!(relabelled.abs_diff(half) < 150, "{counts:?}");

@@ -52,13 +52,13 @@ pub struct Goals<'a> {
 }
 
 impl Goals<'_> {
-    /// Returns the goal that each transition achieved: that of the observation after it. `[B, ...]`
-    /// or `[B, H, ...]`.
+    /// Returns the goal that each transition achieved, from the observation after the transition.
+    /// `[B, ...]`, or `[B, H, ...]` and `[B, F, ...]` for windows.
     pub fn achieved<T: Element>(&self) -> Result<ArrayViewD<'_, T>, BatchError> {
         self.view("next_", &self.options.achieved)
     }
 
-    /// Returns the goal that each transition was to achieve, relabelled where that was drawn.
+    /// Returns the desired goal of each transition, which is the new one if it was relabelled.
     pub fn desired<T: Element>(&self) -> Result<ArrayViewD<'_, T>, BatchError> {
         self.view("", &self.options.desired)
     }
@@ -77,9 +77,9 @@ impl Goals<'_> {
 impl Sampler {
     /// Sets the function that computes the rewards of relabelled goals. It gets the goals of a
     /// batch, and a slice to fill with one reward for each transition, in C order. It is called
-    /// once for a batch, and once more for its future window, if it has one. Only the rewards of
-    /// relabelled transitions are stored. With [`batches`](Self::batches) it runs in the thread
-    /// that draws ahead.
+    /// once for each drawn batch, and once more for the future window, if there is one. Only the
+    /// rewards of relabelled transitions are stored. With [`batches`](Self::batches) the function
+    /// runs in the thread that draws ahead, if there is one.
     #[must_use]
     pub fn rewards(
         mut self,
@@ -98,7 +98,8 @@ impl Sampler {
     }
 
     /// Sets a function that changes every batch after it was gathered, by a draw or by index, such
-    /// as a normalisation. With [`batches`](Self::batches) it runs in the thread that draws ahead.
+    /// as a normalisation. With [`batches`](Self::batches) it runs in the thread that draws ahead,
+    /// if there is one.
     #[must_use]
     pub fn transform(
         mut self,

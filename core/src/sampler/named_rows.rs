@@ -62,8 +62,8 @@ impl Sampler {
         Ok((drawn, found))
     }
 
-    /// Copies the transitions that the ring still holds into the caller's memory, and returns which
-    /// were found; see [`gather_present`](Self::gather_present).
+    /// Copies the transitions that `index` names and the ring still holds into the caller's memory,
+    /// and returns which were found; see [`gather_present`](Self::gather_present).
     pub fn gather_present_into(
         &mut self,
         index: &[impl AsRowIndex],

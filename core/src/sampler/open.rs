@@ -123,7 +123,7 @@ fn extent_of(
     Ok(WindowExtent { back: u64::from(history) - 1, ahead: future.into(), steps })
 }
 
-/// Returns which transitions may be drawn, and their index.
+/// Returns the rule for the transitions that may be drawn, and their index.
 fn starts_of(options: &DrawOptions, extent: WindowExtent) -> (StartRule, StartIndex) {
     let DrawOptions { boundary, stride, form, .. } = *options;
     let WindowExtent { back, ahead, .. } = extent;
@@ -156,7 +156,7 @@ fn keys_of(options: &SamplerOptions) -> Vec<&'static str> {
     episodes.iter().copied().chain(weight).chain(relabelled).collect()
 }
 
-/// Refuses columns that a batch shows under a key that it has for something else.
+/// Refuses a selected column whose key is one of `keys`, which the batch uses for something else.
 pub(super) fn refuse_taken_keys(
     schema: &Schema,
     selection: &SelectedColumns,
@@ -171,7 +171,7 @@ pub(super) fn refuse_taken_keys(
     Ok(())
 }
 
-/// Returns the columns that n-step returns sum. Fails if there is no such column.
+/// Returns the columns that n-step returns sum. Fails if one is missing or not one float a row.
 fn summed(schema: &Schema, discounts: bool, extent: WindowExtent) -> Result<NStep, SampleError> {
     let reward =
         float_column(schema, "reward").map_err(|found| SampleError::BadReward { found })?;

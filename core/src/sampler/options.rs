@@ -11,7 +11,7 @@ use super::state::SamplerState;
 use crate::priority::PriorityOptions;
 use crate::table::LearnedOptions;
 
-/// Seed, windows and n-step returns of a sampler: the options that are plain numbers.
+/// Seed, windows, n-step returns, boundary and form of a sampler: the options that are `Copy`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct DrawOptions {
@@ -132,8 +132,8 @@ impl SamplerOptions {
     ///
     /// - `n_reward` is `r[t] + gamma r[t+1] + ... + gamma^(k-1) r[t+k-1]`;
     /// - `n_discount` is `gamma^k`, and 0 if transition `t+k-1` terminated;
-    /// - `n_next_obs` is the observation after transition `t+k-1`: the final one of an episode
-    ///   that ended there, the newest one of an episode that goes on.
+    /// - `n_next_obs` is the observation after transition `t+k-1`, which is the final observation
+    ///   if the episode ended there.
     ///
     /// So `n_reward + n_discount * V(n_next_obs)` is the target (Sutton, "Learning to predict by
     /// the methods of temporal differences", Machine Learning 3, 1988; as used in Hessel et al.,
@@ -176,9 +176,9 @@ impl SamplerOptions {
         self
     }
 
-    /// Shares the random draws of a seed among `world_size` learners: the one of a rank, from 0,
-    /// draws the batches `rank`, `rank + world_size`, ... of those that a single learner draws. By
-    /// default the rank is 0, of 1.
+    /// Shares the random draws of a seed among `world_size` learners. Ranks count from 0, and the
+    /// learner of a rank draws the batches `rank`, `rank + world_size`, ... of those that a single
+    /// learner draws. By default there is one learner, of rank 0.
     ///
     /// On the same data all learners together draw the same rows as one alone, regardless of which
     /// is faster. Selectors without random draws take no notice: FIFO and LIFO begin at the same
@@ -190,16 +190,17 @@ impl SamplerOptions {
     }
 
     /// Sets whether batches have independent arrays instead of overlapping views of one arena. In
-    /// overlapping ones two masked places are not zero: `next_obs` right before the first unmasked
-    /// place is the `obs` there, and `obs` right after the last one is the `next_obs` there.
+    /// overlapping views two masked places are not zero. `next_obs` right before the first unmasked
+    /// place equals the `obs` of that place. `obs` right after the last unmasked place equals the
+    /// `next_obs` of that place.
     #[must_use]
     pub fn copy(mut self, copy: bool) -> Self {
         self.draws.copy = copy;
         self
     }
 
-    /// Draws [sequences](Sequence) from a start on, uniformly over their starts or as a selector
-    /// says; replaces the form that was set before.
+    /// Draws [sequences](Sequence), uniformly over their starts or as a selector says. Replaces the
+    /// form that was set before.
     ///
     /// ```
     /// use backcast_core::{
@@ -281,10 +282,10 @@ impl SamplerOptions {
         self
     }
 
-    /// Shows the learned columns of a table in every batch: each under its name, `[B]`, or `[B, h]`
-    /// for the longest history, and `future/...`; and under its name with `_set` whether the value
-    /// was set. Values that were not set, and masked ones, are 0. The table is opened, or created.
-    /// The draws do not change.
+    /// Adds the learned columns of a table to every batch: each under its name, `[B]`, or `[B, h]`
+    /// with the longest history, and under `future/NAME` with a future window. The same key with
+    /// `_set` says whether each value was set. Values that were not set, and masked ones, are 0.
+    /// The table is created if it does not exist. The draws do not change.
     #[must_use]
     pub fn learned(mut self, learned: LearnedOptions) -> Self {
         self.learned = Some(learned);

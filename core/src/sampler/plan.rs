@@ -1,7 +1,7 @@
 //! The memory of a batch: contiguous arenas to be allocated, and the views that are its columns.
 //!
 //! One gather of `H + F + 1` rows serves an observation column. Its history, its `next_`, its
-//! future and the future's `next_` are overlapping views of one arena.
+//! future and the future's `next_` are overlapping views of one arena, unless `copy` is set.
 
 mod builder;
 mod episodes;
@@ -106,7 +106,7 @@ pub struct BatchPlan {
     segments: Segments,
     n_step: Option<NStep>,
     /// Range of `fields` with the learned columns, in pairs: the values, then whether each was set.
-    /// A future window adds a second pair.
+    /// A future window adds a second pair to each column.
     learned: Range<usize>,
 }
 
@@ -253,7 +253,8 @@ impl BatchPlan {
     }
 
     /// Checks that memory for another plan can hold a batch of this one: it must have the same
-    /// keys, types and shapes. The error names the first key that differs.
+    /// keys, types and shapes, in the same places of the arenas. The error names the first key
+    /// whose type, shape or overlap differs, if there is one.
     pub fn check_memory(&self, other: &BatchPlan) -> Result<(), SampleError> {
         if self.fits(other) { Ok(()) } else { Err(self.mismatch(other)) }
     }
@@ -305,13 +306,13 @@ impl BatchPlan {
         &self.segments
     }
 
-    /// Returns columns and length of the n-step returns.
+    /// Returns columns and length of the n-step returns; `None` without them.
     pub(crate) fn n_step(&self) -> Option<NStep> {
         self.n_step
     }
 
     /// Returns the range of fields with the learned columns, in pairs: the values, then whether
-    /// each was set. A future window adds a second pair.
+    /// each was set. A future window adds a second pair to each column.
     pub(crate) fn learned(&self) -> Range<usize> {
         self.learned.clone()
     }

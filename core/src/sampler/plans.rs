@@ -85,7 +85,7 @@ impl BatchPlans {
         Ok(if self.has_relabelled { plan.with_relabelled() } else { plan })
     }
 
-    /// Returns whether memory of a batch is known only when its episodes are drawn.
+    /// Returns whether the size of a batch is known only when its episodes are drawn.
     pub(super) fn have_varying_size(&self) -> bool {
         self.options.form.episodes().is_some_and(|of| of.fixed_length().is_none())
     }
@@ -98,7 +98,8 @@ impl BatchPlans {
         if self.has_weight { plan.with_weights((batch, 1)) } else { plan }
     }
 
-    /// Returns the plan of some episodes that lie one after the other, `transitions` together.
+    /// Returns the plan of `episodes` episodes that lie one after the other and have `transitions`
+    /// transitions together.
     pub(super) fn ragged(&self, episodes: usize, transitions: usize) -> BatchPlan {
         let (columns, extra) = (&self.columns, ExtraColumns::default());
         let plan =

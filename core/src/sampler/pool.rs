@@ -16,7 +16,7 @@ const ROUND_UP_FROM: usize = 1 << 20;
 /// Memory of one arena: bytes aligned to a cache line, on huge pages if the block is large enough.
 /// A dropped block returns to its pool, if the pool still exists.
 pub struct ArenaBlock {
-    /// `None` once returned to the pool. May be longer than `len`.
+    /// Memory of the block, at least `len` bytes; `None` once it is returned to the pool.
     bytes: Option<Bytes>,
     len: usize,
     arena: usize,

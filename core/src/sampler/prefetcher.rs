@@ -51,14 +51,14 @@ impl BatchesOptions {
 
 /// An iterator over the batches of a [`Sampler`], drawn ahead by a thread.
 ///
-/// The batches are those of repeated calls of [`Sampler::sample`] on the same data, at any depth.
-/// The depth decides when a batch is drawn: on a ring that is being written, each is up to
-/// `prefetch` batches older. `age` is the age at the moment of the draw.
+/// The batches are those of repeated calls of [`Sampler::sample`] on the same data, whatever the
+/// prefetch. The prefetch decides when a batch is drawn: on a ring that is being written, each is
+/// up to `prefetch` batches older. `age` is the age at the moment of the draw.
 ///
-/// The first call of `next` starts the thread. An error ends the thread and is returned; the next
-/// call tries that batch again. The interrupt of the ring's handle ends a call that waits, and the
-/// thread goes on. Dropping the iterator, or [`Batches::into_sampler`], stops the thread after its
-/// current batch and waits for it.
+/// The first call of `next` starts the thread, unless the prefetch is 0. An error ends the thread
+/// and is returned; the next call tries that batch again. The interrupt of the ring's handle ends a
+/// call that waits, and the thread goes on. Dropping the iterator, or [`Batches::into_sampler`],
+/// stops the thread after its current batch and waits for it.
 ///
 /// ```
 /// use backcast_core::{
@@ -94,7 +94,7 @@ pub struct Batches<M: BatchBuffers = Batch> {
     since: Option<WaitStart>,
     /// Pause of that wait.
     pause: Pause,
-    /// Report of a wait that lasts long.
+    /// Reports of waits that the caller has not taken yet.
     report: Arc<PendingReport>,
     /// State before the next batch to be returned; batches drawn ahead do not count.
     at: SamplerState,

@@ -1,6 +1,5 @@
-//! Draws by priority. The first draws of all items of a batch are made together, later draws of an
-//! item one by one. Also weighs the rows by the
-//! [importance weights](crate::priority::weights) of the table.
+//! Draws by priority, and their [importance weights](crate::priority::weights). The first draws of
+//! the items of a batch are made in groups, later draws of an item one by one.
 
 use backcast_layout::protocol::sum_tree::Descent;
 
@@ -18,7 +17,7 @@ const TOGETHER: usize = 64;
 #[derive(Debug)]
 pub(super) struct PrioritisedDraws {
     options: PriorityOptions,
-    /// Last number of the caller's function, if beta is one.
+    /// Last number that the caller's function gave, if beta is a function.
     given: Option<f64>,
     priorities: Priorities,
     /// First draw of each item: the descent of the tree, and the row of its leaf.
@@ -53,9 +52,9 @@ impl Stratum {
     }
 }
 
-/// Returns the share that an attempt for an item draws from. An item whose row is rejected draws
-/// from the whole: so the other rows keep the ratios of their probabilities, and rows near to
-/// rejected ones do not come more often.
+/// Returns the part of the total that an attempt for an item draws from. An item whose row was
+/// rejected draws from the whole total. The other rows then keep the ratios of their probabilities,
+/// and rows near rejected ones are not drawn more often.
 fn stratum(
     options: &PriorityOptions,
     total: u64,
@@ -162,7 +161,7 @@ impl PrioritisedDraws {
             let [draw] = draw;
             (draw.value > 0).then_some(draw)
         });
-        // A table that cannot be locked gives no draw; the next update reports the error.
+        // If the lock of the table fails, the attempt finds no row.
         let draw = draw.ok().flatten()?;
         let (lane, seq) = priorities.view().row_of(draw.node);
         *leaves.get_mut(item)? = draw.value;

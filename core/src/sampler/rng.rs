@@ -31,7 +31,8 @@ pub(crate) const GROUP: u32 = 16;
 
 /// Counter-based RNG of one sampler: `(seed; batch, item, attempt)` decides each draw.
 ///
-/// Equal seeds give equal draws in every process and language, however many attempts an item took.
+/// Equal seeds give equal draws in every process and language, however many attempts other items
+/// took.
 ///
 /// ```
 /// use backcast_core::CounterRng;
@@ -62,7 +63,7 @@ impl CounterRng {
         scaled(if item.is_multiple_of(2) { even } else { odd }, bound)
     }
 
-    /// Returns [`below`](Self::below) of attempt 0. Cheaper if neighbouring items are drawn in
+    /// Returns [`below`](Self::below) of attempt 0, at less cost if neighbouring items are drawn in
     /// sequence.
     #[inline]
     pub(crate) fn first_below(&mut self, bound: u64, batch: u64, item: u32) -> Option<u64> {

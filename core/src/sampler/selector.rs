@@ -37,7 +37,7 @@ pub enum Selector {
     Priority(PriorityOptions),
     /// The `B` transitions of largest priority, largest first. The order of equal ones is fixed and
     /// has no meaning. O(rows) a batch where priorities are alike, far less where few stand out.
-    /// Uses exponent, eps and name of the table, and ignores the importance weights.
+    /// The options of importance weights and strata have no effect.
     MaxPriority(PriorityOptions),
     /// The `B` transitions of smallest priority, smallest first; see
     /// [`MaxPriority`](Self::MaxPriority).
@@ -65,7 +65,7 @@ pub enum Selector {
 }
 
 impl Selector {
-    /// Gives priorities only to every `stride`-th transition of an episode.
+    /// Sets the stride of the priorities, if the selector uses any.
     pub(super) fn every(self, stride: u32) -> Self {
         match self {
             Self::Priority(options) => Self::Priority(options.stride(stride)),

@@ -13,8 +13,8 @@ use crate::ring::ages::{AgeBin, bin_of};
 use crate::sampler::selector::Selector;
 use crate::table::TimesBin;
 
-/// Number of batches of which one has its ages counted, so that the count costs a draw nearly
-/// nothing.
+/// Ages are counted in batches whose number is a multiple of this, so that the count costs a draw
+/// nearly nothing.
 const COUNTED_EVERY: u64 = 64;
 
 /// Totals of a sampler, and distributions of what it draws.
@@ -25,13 +25,13 @@ pub struct SamplerStats {
     pub sampled: u64,
     /// Draws discarded so far because a writer overwrote their rows.
     pub lapped: u64,
-    /// Ages of drawn transitions at their draw, of every 64th batch since the first one.
+    /// Ages of drawn transitions at their draw, in batches whose number is a multiple of 64.
     pub ages: Vec<AgeBin>,
-    /// Distribution of the priorities of its table, for selectors that have one.
+    /// Distribution of the priorities that the selector draws by; `None` for other selectors.
     pub priorities: Option<PriorityDistribution>,
-    /// How often each transition of the ring was handed out by the sampler's table of claims, to
-    /// all samplers that share it: see [`Table::times_sampled`](crate::Table::times_sampled).
-    /// `None` for other selectors, which count nothing for a row.
+    /// Transitions of the ring by how often the sampler's table of claims handed them out, to all
+    /// samplers that share it: see [`Table::times_sampled`](crate::Table::times_sampled). `None`
+    /// for other selectors, which do not count draws by row.
     pub times_sampled: Option<Vec<TimesBin>>,
 }
 
@@ -126,8 +126,8 @@ impl DrawCounts {
         }
     }
 
-    /// Counts the ages of every 64th drawn batch, here and in the reader's slot. `batch` is the
-    /// number of this one.
+    /// Counts the ages of batch number `batch`, here and in the reader slot, if the number is a
+    /// multiple of 64.
     #[inline]
     pub(super) fn add_ages(&self, batch: u64, plan: &BatchPlan, arenas: &[&mut [u8]]) {
         if batch.is_multiple_of(COUNTED_EVERY) {
@@ -137,8 +137,8 @@ impl DrawCounts {
 
     #[cold]
     fn add_ages_of(&self, plan: &BatchPlan, arenas: &[&mut [u8]]) {
-        // Counted here too: a sampler may have no slot, and its totals are read while a thread
-        // draws.
+        // Counts in the totals too: a sampler may have no slot, and the totals are read while a
+        // thread draws.
         let counts = ages_of(plan, arenas);
         self.totals.ages.add(&counts);
         if let Some(slot) = &self.slot {

@@ -21,8 +21,8 @@ pub struct WindowSteps<T> {
 
 impl Batch {
     /// Returns rewards, ends and masks of the windows of this batch. `reward` must be a
-    /// column of one `T` per row. `reward`, `terminated` and `truncated` must have the longest
-    /// window.
+    /// column of one `T` a row. `reward`, `terminated` and `truncated` must have the longest
+    /// window of the batch.
     pub fn window_steps<T: Real>(&self) -> Result<WindowSteps<T>, BatchError> {
         let rewards = self.joined::<T>("reward")?;
         let ends = self.episode_ends();
@@ -76,13 +76,13 @@ fn interleaved<T: Copy>(items: usize, first: &[T], second: &[T]) -> Vec<T> {
 }
 
 impl<T: Real> WindowSteps<T> {
-    /// Returns the transitions of a window, `T`; all of them, `N`, for a ragged batch.
+    /// Returns the number of transitions of a window, `T`; for a ragged batch that of all, `N`.
     #[must_use]
     pub fn steps(&self) -> usize {
         self.steps
     }
 
-    /// Returns the places that hold a transition, `[B, T]`.
+    /// Returns whether each place holds a transition, `[B, T]`.
     #[must_use]
     pub fn mask(&self) -> &[bool] {
         &self.mask

@@ -61,22 +61,23 @@ impl TransitionOrder {
         self.eligibility.starts().total()
     }
 
-    /// Returns whether there was no transition.
+    /// Returns whether there are no transitions.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns the index of transition number `position`; see [`RowIndex`]. `None` from
-    /// [`len`](Self::len) on. O(log lanes + log episodes).
+    /// Returns the index of transition number `position`; see [`RowIndex`]. Returns `None` if
+    /// `position` is not below [`len`](Self::len). O(log lanes + log episodes).
     #[must_use]
     pub fn index_at(&self, position: u64) -> Option<RowIndex> {
         let (lane, seq) = self.eligibility.starts().nth(position)?;
         Some(RowIndex::new(lane, seq))
     }
 
-    /// Returns the number of the transition with an index. `None` if its row was overwritten, or if
-    /// no transition starts there, or not yet. O(log episodes).
+    /// Returns the number of the transition with an index. Returns `None` if, at the last
+    /// [`refresh`](Self::refresh), the ring did not have the row, or no transition started there.
+    /// O(log episodes).
     #[must_use]
     pub fn position_of(&self, index: impl Into<RowIndex>) -> Option<u64> {
         let row = index.into();

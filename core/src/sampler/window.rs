@@ -14,7 +14,7 @@ use crate::row_header::RowHeader;
 pub(crate) struct WindowExtent {
     /// Transitions before the drawn one: history - 1.
     pub(crate) back: u64,
-    /// Transitions after the drawn row: future.
+    /// Transitions after the drawn row: future, or the length of a sequence - 1.
     pub(crate) ahead: u64,
     /// Transitions of an n-step return, the drawn one included; 0 without one.
     pub(crate) steps: u64,
@@ -26,7 +26,7 @@ impl WindowExtent {
         self.ahead.max(self.steps.saturating_sub(1))
     }
 
-    /// Returns the number of transitions of an n-step return that is not cut short.
+    /// Returns the number of transitions of an n-step return that is not cut short; 1 without one.
     pub(crate) fn run(&self) -> u64 {
         (self.far() + 1).min(self.steps.max(1))
     }
@@ -48,8 +48,9 @@ impl WindowExtent {
     }
 }
 
-/// Which transitions of an episode may be drawn, apart from what the boundary refuses: those whose
-/// step is `offset` modulo `stride`, with exceptions at the end of the episode.
+/// Rule for the transitions of an episode that may be drawn: those whose step is `offset` modulo
+/// `stride`, with exceptions at the end of the episode. Outside of sequences, the boundary may
+/// refuse further ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StartRule {
     stride: u64,
@@ -63,8 +64,8 @@ pub(crate) struct StartRule {
 pub(crate) enum NearEnd {
     /// No exception: every transition is allowed.
     All,
-    /// The transition with `ahead` more until the end is allowed too, at any step: windows that
-    /// look back would leave out what comes after the last multiple.
+    /// The transition that has `ahead` others after it in the episode is allowed too, at any step.
+    /// Without it, windows that look back would miss the transitions after the last multiple.
     Window {
         /// Transitions after the drawn one.
         ahead: u64,
@@ -73,8 +74,8 @@ pub(crate) enum NearEnd {
     Masked,
     /// Whole sequences alone.
     Whole,
-    /// Whole sequences, and the one that ends with the episode. An episode that is shorter has one
-    /// from its first transition on.
+    /// Whole sequences, and the one that ends with the episode. An episode that is shorter than a
+    /// sequence has one, which starts at its first transition.
     Moved,
 }
 
@@ -124,8 +125,8 @@ impl StartRule {
         matches!(self.near_end, NearEnd::Window { .. } | NearEnd::Moved) || self.allows(t)
     }
 
-    /// Returns the rows after the window of a transition that decide whether it is allowed: its
-    /// successor, and the row that says whether the episode is cut after it.
+    /// Returns how many rows after the last transition of a window decide whether it is allowed:
+    /// the successor, and for some rules the row that shows whether the episode is cut there.
     pub(crate) fn rows_after(self) -> u64 {
         match self.near_end {
             NearEnd::All | NearEnd::Masked | NearEnd::Whole => 1,
@@ -184,12 +185,12 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Returns whether a window holds no episode boundary, given the header of its last row. That
-    /// is row `row`, which has `before` rows of the window before it.
+    /// Returns whether a window surely holds no episode boundary, given the header of its last row.
+    /// The last row is row `row`, and the window has `before` rows before it.
     ///
     /// The last header suffices, because at least `before` steps of its episode precede it. Only
-    /// the first row of an episode can be a GAP, only the last one FINAL, and only the one before
-    /// that an end. A GAP on the window's first row cuts nothing off.
+    /// the first row of an episode can be a GAP, and only the last one FINAL. Only the row before
+    /// the FINAL one can end the episode. A GAP on the window's first row cuts nothing off.
     #[inline]
     pub(crate) fn is_interior(last: &RowHeader, row: u64, before: u64) -> bool {
         // Merges three tests into one branch to avoid mispredictions.
@@ -215,7 +216,8 @@ impl Window {
 
 impl RowHeaders<'_> {
     /// Returns whether all headers have the expected sequence numbers, and the union of all flags.
-    /// Headers that were overwritten during the copy, or that a faulty peer wrote, have others.
+    /// Headers that were overwritten during the copy, or that a faulty peer wrote, may have other
+    /// sequence numbers.
     #[inline]
     pub(crate) fn check(&self) -> (bool, u32) {
         let rows = self.rows.iter().zip(self.first..);
@@ -275,8 +277,8 @@ impl RowHeaders<'_> {
     }
 
     /// Returns whether the transition at row `seq` is the last one of an episode that ended, or
-    /// that was cut: its next row is FINAL, or has no successor. Needs the headers of two rows
-    /// after it, of which the second may be unpublished.
+    /// that was cut: the row after it is FINAL, or comes right before a GAP. Needs the headers of
+    /// the two rows after `seq`, of which the second may be unpublished.
     pub(crate) fn ends_episode(&self, seq: u64) -> bool {
         let at = seq.checked_sub(self.first).and_then(|at| usize::try_from(at).ok());
         let rows = at.and_then(|at| self.rows.get(at..)).unwrap_or_default();
@@ -375,7 +377,7 @@ mod tests {
             let before = rows as u64 - 1;
             for (window, row) in headers.windows(rows).zip(before..) {
                 let [first, others @ ..] = window else { unreachable!() };
-                // The reference: all headers together.
+                // The reference inspects all headers together.
                 let interior = first.flags & !GAP == 0
                     && others.iter().zip(1..).all(|(header, steps)| {
                         (header.flags, header.t) == (0, first.t + steps)

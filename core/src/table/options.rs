@@ -7,10 +7,10 @@ use crate::error::TableError;
 /// Name and settings of a table of claims, from which several samplers draw without replacement, in
 /// any number of processes.
 ///
-/// Rows are drawn in passes. A pass is the rows of every lane at one moment; each of them goes to
-/// one of all samplers. Rows at which no transition starts, and rows that were overwritten before
-/// they were drawn, are skipped. A process that is killed loses the rows that it claimed: at most
-/// its batch, and the batches that it drew ahead.
+/// Rows are drawn in passes. A pass has the rows of every lane at one moment, or the new ones among
+/// them. Each row goes to one of the samplers. Rows at which no transition starts, and rows that
+/// were overwritten before they were drawn, are skipped. A killed process loses the rows that it
+/// had claimed: those of its batch, of batches drawn ahead, and rows that it held for a later one.
 ///
 /// ```
 /// use backcast_core::{
@@ -43,17 +43,17 @@ pub struct TableOptions {
 }
 
 impl TableOptions {
-    /// Returns an endless sequence of passes, each over all transitions that the ring holds at its
-    /// beginning, shuffled: draws without replacement.
+    /// Returns options for an endless sequence of passes. Each is over all transitions that the
+    /// ring holds at its beginning, in shuffled order: draws without replacement.
     #[must_use]
     pub fn epoch(name: &str) -> Self {
         let settings = ClaimSettings { renewed: true, shuffled: true, times: 1, seed: 0 };
         Self { name: name.to_owned(), settings }
     }
 
-    /// Returns passes over new transitions only, oldest first: a queue. Each transition is drawn at
-    /// most once, or [`max_times_sampled`](Self::max_times_sampled) times. Draws wait for writers
-    /// if there are too few new transitions.
+    /// Returns options for passes over new transitions only, oldest first: a queue. Each transition
+    /// is drawn at most once, or [`max_times_sampled`](Self::max_times_sampled) times. Draws wait
+    /// for writers if there are too few new transitions.
     #[must_use]
     pub fn consume(name: &str) -> Self {
         let settings = ClaimSettings { renewed: false, shuffled: false, times: 1, seed: 0 };
@@ -75,7 +75,7 @@ impl TableOptions {
         self
     }
 
-    /// Sets the seed of the shuffled order (default: 0). All samplers of a table have the same one.
+    /// Sets the seed of the shuffled order (default: 0). All samplers of a table must set the same.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.settings.seed = seed;

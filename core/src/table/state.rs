@@ -9,8 +9,8 @@ use crate::ring::restore::Filling;
 
 impl Ring {
     /// Returns the states of the tables of claims, by name. Claims that are made meanwhile may be
-    /// missing. A table that cannot be opened has the error instead, and one whose kind cannot be
-    /// read is listed too. Fails if the ring cannot be listed. O(lanes) a table.
+    /// missing. A table that cannot be opened is listed with its error, and so is one whose kind
+    /// cannot be read. Fails if the ring cannot be listed. O(lanes) a table.
     pub fn claim_states(&self) -> Result<Vec<NamedTable<ClaimTableState>>, SegmentError> {
         self.store().claim_states()
     }

@@ -1,4 +1,4 @@
-//! How often the transitions of a ring were handed out by a table of claims.
+//! Counts how often a table of claims handed out the transitions of a ring.
 
 use std::collections::BTreeMap;
 
@@ -16,17 +16,18 @@ use crate::row_header::{RowHeader, starts_transition};
 pub struct TimesBin {
     /// Number of times that each was handed out.
     pub times: u64,
-    /// Transitions of the ring.
+    /// Number of these transitions in the ring.
     pub rows: u64,
 }
 
 impl Table {
-    /// Returns how often each transition that the ring holds was claimed, fewest times first: by
-    /// all samplers of the table, in all processes, draws ahead included. Without empty bins. In a
-    /// table whose passes are renewed, the times of the current pass.
+    /// Returns the transitions that the ring holds by how often they were claimed, fewest times
+    /// first. Claims of all samplers of the table count, in all processes, draws ahead included.
+    /// There are no empty bins. If the passes of the table are renewed, only claims in the current
+    /// pass count.
     ///
-    /// Exact unless samplers claim rows meanwhile. Read from shared memory alone, O(rows of the
-    /// ring): draws pay nothing for it.
+    /// The result is exact unless samplers claim rows, or rows change, meanwhile. It is computed
+    /// from what the table stores anyway, so draws are not slower for it. O(rows of the ring).
     #[must_use]
     pub fn times_sampled(&self) -> Vec<TimesBin> {
         let pass = self.claims.current_pass();
@@ -71,8 +72,8 @@ impl Ring {
     }
 }
 
-/// Counts the transitions of a ring by the times they were claimed, if `claimed` rows of the
-/// current pass are. The pass may have any numbers.
+/// Counts the transitions of a ring by the times they were claimed, where `claimed` is the number
+/// of claimed rows of the current pass. The pass may have any numbers.
 fn times_sampled(
     ring: &Ring,
     settings: ClaimSettings,
@@ -81,7 +82,8 @@ fn times_sampled(
 ) -> Vec<TimesBin> {
     let (order, shuffle) = order_of(ring, settings, pass);
     let claimed = claimed.min(order.total());
-    // Rows before the pass were handed out `times` times, rows after it never.
+    // Rows before the pass were handed out `times` times. A renewed table counts only its current
+    // pass, so there they count as never handed out. Rows after the pass were not handed out yet.
     let before = if settings.renewed { 0 } else { u64::from(settings.times) };
     let round = if settings.renewed { 0 } else { pass.round.min(before) };
     let mut bins = BTreeMap::<u64, u64>::new();
@@ -281,7 +283,7 @@ mod tests {
                 let file = std::fs::File::options().write(true).open(path(name)).unwrap();
                 let len = file.metadata().unwrap().len();
                 for _ in 0..dice.random_range(1..60) {
-                    // Behind the header, which a table of priorities follows with its counters.
+                    // Writes behind the header, where a table of priorities has its counters.
                     let at = dice.random_range(128 / 8..len.min(4_096) / 8) * 8;
                     let small = dice.random_range(0..200_u64);
                     let word = *[small, !small, dice.random(), 1 << dice.random_range(0..64)]

@@ -5,8 +5,8 @@ use std::fs;
 /// Maximum processes that are named.
 const MAX_NAMED: usize = 8;
 
-/// Names processes, such as `process 123 (python3, stopped)`. Without any, says `another process`.
-/// Reads `/proc`, so it is only for messages.
+/// Names at most eight processes, such as `process 123 (python3, stopped)`. Without any, says
+/// `another process`. Reads `/proc`, so it is only for messages.
 #[must_use]
 pub fn processes_in_words(pids: &[u32]) -> String {
     let named: Vec<String> = pids.iter().take(MAX_NAMED).map(|pid| in_words(*pid)).collect();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Ends;
 
 /// Interrupt of the waits of a handle, and the listener to their reports. Set once, where the
-/// handle is made; writers, samplers and tables have that of their ring.
+/// handle is made; writers, samplers and tables have the interrupt of their ring.
 ///
 /// It is called before a wait sleeps, and at least 10 times a second during it, by the thread that
 /// waits. Returning `true` ends the wait with the error `Interrupted` of the operation. It is never
@@ -31,7 +31,8 @@ use super::Ends;
 #[derive(Clone, Default)]
 pub struct Interrupt(Option<Arc<Listener>>);
 
-/// Function that is given the report of a wait, and returns whether to end the wait.
+/// Function that is given the report of a wait, if there is one, and returns whether to end the
+/// wait.
 type Listener = dyn Fn(Option<WaitReport<'_>>) -> bool + Send + Sync;
 
 /// Report of a wait to the listener of its handle.
@@ -68,9 +69,9 @@ impl Interrupt {
     }
 
     /// Returns an interrupt that ends a wait when `listener` returns `true`. The listener gets
-    /// [`WaitReport::Long`] once per wait, and [`WaitReport::Unlinked`] once per handle: from the
-    /// first wait that finds the name of its ring lost, unless
-    /// [`Ring::take_unlinked`](crate::Ring::take_unlinked) has returned that before.
+    /// [`WaitReport::Long`] once per wait, and [`WaitReport::Unlinked`] once per handle that is set
+    /// to warn. That comes from the first wait that finds the name of its ring lost, unless
+    /// [`Ring::take_unlinked`](crate::Ring::take_unlinked) has returned `true` before.
     pub fn told(listener: impl Fn(Option<WaitReport<'_>>) -> bool + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(listener)))
     }
@@ -93,7 +94,7 @@ impl Interrupt {
         self.0.as_ref().map(|listener| &**listener as _)
     }
 
-    /// Asks whether to end a wait, and hands on its report.
+    /// Gives the listener a report, if there is one, and returns whether to end the wait.
     #[must_use]
     pub fn is_ended_by(&self, report: Option<WaitReport<'_>>) -> bool {
         self.0.as_ref().is_some_and(|listener| listener(report))

@@ -27,7 +27,7 @@ const SHORT_PAUSE: Duration = Duration::from_millis(1);
 /// Longest pause of a poll.
 const LAST_PAUSE: Duration = Duration::from_millis(20);
 
-/// One wait: since when it lasts, its limit, and the interrupt that may end it.
+/// One wait: its beginning, its limit, and the interrupt that may end it.
 ///
 /// Costs nothing until the first check: neither allocates nor reads a clock.
 pub struct Wait<'a> {
@@ -43,7 +43,8 @@ pub struct Wait<'a> {
     unlinked: Option<String>,
 }
 
-/// Function that is given the report of a wait, and returns whether to end the wait.
+/// Function that is given the report of a wait, if there is one, and returns whether to end the
+/// wait.
 type Ends<'a> = dyn Fn(Option<WaitReport<'_>>) -> bool + 'a;
 
 /// Behaviour of a call where it would have to wait.
@@ -130,7 +131,7 @@ impl<'a> Wait<'a> {
         self
     }
 
-    /// Returns whether the next check gives a listener the reports: the time has not run out.
+    /// Returns whether the next check gives reports to a listener: there is one, and time is left.
     pub(crate) fn can_report(&self) -> bool {
         self.ends.is_some() && !self.left().is_zero()
     }

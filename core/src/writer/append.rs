@@ -15,13 +15,14 @@ use crate::writer::step::Step;
 
 impl Writer {
     /// Appends one step of every lane and returns the index of each row. In next-step mode the
-    /// append after an end is the FINAL row; otherwise an ended lane advances by two rows in one
-    /// publish. Copies each row once. Makes no system call unless a reader waits for rows or the
-    /// append has to wait. Lanes need not be in step.
+    /// append after an end is the FINAL row. In the other modes an ended lane advances by two rows
+    /// in one publish. Copies each row once. Makes no system call unless a reader waits for rows,
+    /// the append has to wait, or the ring was resized or has lost its name or a table. Lanes may
+    /// be at different steps of their episodes.
     ///
-    /// With `next_obs` the next append of a lane must show the same observation. Where it does not,
-    /// the episode is cut: its FINAL row holds the `next_obs`, the new row is marked GAP, and
-    /// [`LaneStats::cuts`](crate::LaneStats::cuts) counts it.
+    /// With `next_obs` the next append of a lane whose episode goes on must show the same
+    /// observation. Where it does not, the episode is cut: its FINAL row holds the `next_obs`, the
+    /// new row is marked GAP, and [`LaneStats::cuts`](crate::LaneStats::cuts) counts it.
     ///
     /// Waits while the ring's rate limiter holds it back, at most
     /// [`WriterOptions::timeout`](crate::WriterOptions::timeout), and while a lease blocks a row,
@@ -29,10 +30,10 @@ impl Writer {
     /// ([`Ring::interrupted_by`](crate::Ring::interrupted_by)) ends a wait, and nothing is appended
     /// then.
     ///
-    /// A lane whose rows were dropped in the end returns [`RowIndex::NONE`], and its next row is
-    /// marked GAP. In next-step mode the FINAL row of an episode is dropped with the row that ended
-    /// it, even if it comes later. If only the FINAL row is dropped, the row that ended the episode
-    /// stays, and no transition begins with it, since it has no successor.
+    /// A lane whose rows were dropped returns [`RowIndex::NONE`], and its next row is marked GAP.
+    /// In next-step mode the FINAL row of an episode is dropped with the row that ended it, even if
+    /// it comes later. If only the FINAL row is dropped, the row that ended the episode stays, and
+    /// no transition begins with it, since it has no successor.
     #[inline]
     pub fn append<'s>(&mut self, step: impl Into<Step<'s>>) -> Result<&[RowIndex], AppendError> {
         self.append_or(&step.into(), WhenBlocked::Wait)

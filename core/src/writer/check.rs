@@ -10,8 +10,8 @@ use crate::schema::Schema;
 use crate::writer::step::Step;
 
 impl Writer {
-    /// Checks that the step is of the ring's schema, and every column and flag array of the right
-    /// length.
+    /// Checks that the step is made for the ring's schema, that every array has the right length,
+    /// and that the mode takes the final observations.
     pub(super) fn check_sizes(&self, step: &Step<'_>, steps: usize) -> Result<(), AppendError> {
         self.check_schema(step.schema)?;
         let columns = self.schema().columns();
@@ -26,8 +26,8 @@ impl Writer {
         self.check_obs(step.next_obs, step.final_obs, steps)
     }
 
-    /// Checks that the mode takes final observations if there are some, and the sizes of columns of
-    /// role obs.
+    /// Checks the numbers and sizes of the given observations, and that the mode takes final ones
+    /// if there are some.
     pub(super) fn check_obs(
         &self,
         next: Option<&[&[u8]]>,
@@ -60,8 +60,8 @@ impl Writer {
         Err(AppendError::WrongSize { name, expected, got, steps, lanes, width })
     }
 
-    /// Checks the sizes of several steps, that their ends have final observations, and that no lane
-    /// is worn out.
+    /// Checks the sizes of several steps, that they have final observations if the mode needs them
+    /// at an end, and that every lane has sequence numbers left.
     pub(super) fn check_steps(&self, steps: &Step<'_>, count: usize) -> Result<(), AppendError> {
         self.check_sizes(steps, count)?;
         let lanes = self.lanes.len();
@@ -74,8 +74,8 @@ impl Writer {
         (0..lanes).try_for_each(|lane| self.check_room(lane, most))
     }
 
-    /// Checks that lane `lane` has sequence numbers for the rows of a plan, and that there is an
-    /// observation for each FINAL row.
+    /// Checks that lane `lane` has sequence numbers for the rows of a plan, and that a step that
+    /// ends an episode has a final observation.
     pub(super) fn check_plan(
         &self,
         lane: usize,

@@ -20,7 +20,7 @@ use crate::writer::options::WriterOptions;
 
 impl Ring {
     /// Claims lanes and returns their writer. The kernel releases them if this process dies. Waits
-    /// up to 5 s for a process that relocates a lane of a resized ring.
+    /// up to 5 s for each lane that another process relocates after a resize.
     pub fn writer(&self, options: WriterOptions) -> Result<Writer, WriterError> {
         Writer::claim(self, options)
     }
@@ -41,7 +41,7 @@ impl Writer {
             return Err(WriterError::TooManyLanes { asked, lanes: count });
         }
         let mode = options.mode().ok_or(WriterError::ModeNotSaid { lanes: asked })?;
-        // Read the notices first: the claims find the lanes where all resizes so far put them.
+        // Read the notices first: the claims then follow every resize that the notices count.
         let notices = FollowedNotices::of(ring);
         // Check first, so that a refused writer raises no generation of a lane.
         let taken = |lane: &u32| ring.store().lane_held(*lane);
@@ -126,7 +126,7 @@ impl OwnLane {
     }
 }
 
-/// Returns the processes that hold some lanes, where the system reports them.
+/// Returns some lanes with the processes that hold them.
 fn holders(ring: &Ring, lanes: &[u32]) -> Vec<HeldLane> {
     let pids = ring.holders(lanes);
     lanes

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Counters of a writer. Any thread may read them while the writer appends.
 #[derive(Debug, Default)]
 pub struct WriterCounts {
-    /// One more than the rows written, or 0 while no append waits for a lease. Not updated by every
-    /// append, which would slow small ones.
+    /// One more than the rows written, or 0 while no append waits for a lease. An append that does
+    /// not wait does not update it: that would slow small appends.
     waits_at: AtomicU64,
     dropped: AtomicU64,
 }

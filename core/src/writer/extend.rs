@@ -10,8 +10,8 @@ use crate::writer::step::Step;
 
 impl Writer {
     /// Appends several steps in order, like one call of [`append`](Self::append) for each. The
-    /// leading axes of every column and of the flags are `[steps, lanes]`. Returns the index of
-    /// every row, `[steps, lanes]`.
+    /// leading axes of every column and of the flags are `[steps, lanes]`. Returns the index of the
+    /// row of each step, `[steps, lanes]`.
     ///
     /// Everything that can be checked is checked before the first step. If a later step fails, such
     /// as by an interrupted wait, the steps before it stay, and the error says how many.
@@ -127,7 +127,7 @@ mod tests {
     }
 
     impl Data {
-        /// Returns `rows` rows. An episode ends about every `length` rows.
+        /// Returns `rows` rows. Each of the two flags is set in about one row of `length`.
         fn new(rows: u16, length: u64) -> Self {
             let mut dice = 7_u64;
             let mut ends = || {
@@ -180,7 +180,7 @@ mod tests {
             let (mut append, mut extend) =
                 (one.writer(options).unwrap(), many.writer(options).unwrap());
             let finals = mode != AutoresetMode::NextStep;
-            // Several calls, over the end of the lanes.
+            // Several calls, which wrap around the end of the lanes' memory.
             for steps in [1_u16, 15, 16, 17, 64, 0, 200] {
                 let data = Data::new(steps * u16::try_from(lanes).unwrap(), length);
                 let (expected, found) = data.with_steps(finals, |steps| {

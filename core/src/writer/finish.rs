@@ -1,4 +1,4 @@
-//! Ends episodes that no flag has ended: the last observation of a lane becomes its FINAL row.
+//! Ends episodes without another step: a `next_obs` that waits becomes the FINAL row.
 
 use std::{iter, process, thread};
 
@@ -13,8 +13,8 @@ use crate::wait::WhenBlocked;
 
 impl Writer {
     /// Begins a new episode on the marked lanes: their next row does not continue the row before
-    /// it. For environments that were reset in mid-episode. A waiting `next_obs` becomes the FINAL
-    /// row of the old episode, so that its last transition is not lost.
+    /// it. Meant for environments that were reset in mid-episode. A waiting `next_obs` becomes the
+    /// FINAL row of the old episode, so that its last transition is not lost.
     ///
     /// Waits for a lease that blocks that row, like [`append`](Self::append). Nothing has changed
     /// after an error.
@@ -35,8 +35,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends the episodes whose newest row has a `next_obs`: it becomes their FINAL row. Dropping
-    /// the writer does the same but waits for no lease. Without `next_obs` it does nothing.
+    /// Ends the episodes whose newest row has a `next_obs`, which becomes their FINAL row. Does
+    /// nothing on other lanes. Dropping the writer does the same but waits for no lease.
     pub fn finish(&mut self) -> Result<(), AppendError> {
         self.publish_ends(iter::repeat(true), LaneState::finish, WhenBlocked::Wait)
     }
@@ -57,13 +57,13 @@ impl Writer {
         }
         let has_rows = self.planned.iter().any(|planned| planned.plan.count() > 0);
         if has_rows {
-            // A waiting observation becomes FINAL also in a ring that was replaced: the next append
-            // reports that.
+            // A waiting observation becomes a FINAL row even in a ring that was replaced. The next
+            // append reports the loss.
             let _ = self.follow_notices();
             self.make_room(blocked)?;
         }
-        // The rate limiter counts these rows and holds none of them back: they complete what was
-        // let through before.
+        // The rate limiter counts these rows but holds none back: they complete the transitions of
+        // appends that it admitted.
         let before = self.transitions();
         self.publish_planned(&[], GivenObs::default());
         if has_rows {

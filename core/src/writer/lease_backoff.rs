@@ -107,7 +107,7 @@ impl LeaseBackoff {
     }
 
     /// Counts a blocking lease once for each append that it stalls. It is counted when the wait
-    /// begins, so that a holder that ends the lease meanwhile sees it.
+    /// begins, so that a holder that ends the lease meanwhile sees the count.
     pub(crate) fn count(&mut self, store: &RingStore, lane: &ClaimedLane) -> Option<BlockingLease> {
         let met = self.met.as_mut()?;
         if !mem::replace(&mut met.counted, true) {
@@ -151,7 +151,7 @@ impl LeaseBackoff {
         }
     }
 
-    /// Returns the lease to warn about, once per lease.
+    /// Returns the warning about a lease, unless the last report was about the same one.
     pub(crate) fn report(
         &mut self,
         store: &RingStore,
@@ -225,8 +225,8 @@ mod tests {
         Writer, WriterOptions,
     };
 
-    /// Makes a lane with room for `left` rows before those of a lease, and a count of the times
-    /// that a wait asked for its interrupt.
+    /// Makes a lane with room for `left` rows before those of a lease, and a counter of the calls
+    /// of its interrupt.
     fn leased(left: u64) -> (Ring, Writer, Lease, Arc<AtomicU64>) {
         let schema = Schema::builder().column("obs", DType::U8, &[]).build().unwrap();
         let policy = LanePolicy::Block(Duration::from_millis(10));

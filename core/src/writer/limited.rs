@@ -1,7 +1,7 @@
 //! Appends to a ring with a rate limiter. They wait for samplers, and are counted in transitions.
 //!
 //! A row completes a transition unless it begins an episode. An episode of n transitions takes n +
-//! 1 rows, and counts n. The last one is counted with the FINAL row.
+//! 1 rows, and counts n. The last transition is counted with the FINAL row.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ mod tests;
 
 impl Writer {
     /// Sets the maximum wait for the rate limiter. `None` waits without a limit. Has no effect in a
-    /// ring without one.
+    /// ring without a rate limiter.
     pub fn set_timeout(&mut self, timeout: Option<Duration>) {
         if let Some(gate) = &mut self.gate {
             gate.timeout = timeout;
@@ -48,12 +48,14 @@ impl Writer {
         Ok(&self.indices)
     }
 
-    /// Returns the transitions that may be inserted by the bound computed last.
+    /// Returns how many more transitions may be inserted by the bound computed last. `u64::MAX` in
+    /// a ring without a rate limiter.
     pub(super) fn room(&self) -> u64 {
         self.gate.as_ref().map_or(u64::MAX, |gate| gate.room())
     }
 
-    /// Waits until an append of `wanted` transitions is admitted.
+    /// Waits until an append of `wanted` transitions is admitted. Fails instead if `blocked` says
+    /// so.
     pub(super) fn pass_limiter(
         &mut self,
         wanted: u64,

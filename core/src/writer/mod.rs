@@ -41,10 +41,11 @@ use crate::writer::lease_backoff::{LeaseBackoff, Stall};
 /// Writes the lanes it has claimed. Dropping it, or the death of the process, frees them.
 ///
 /// A `next_obs` that still waits for its successor becomes the FINAL row of its episode when the
-/// writer is dropped, unless a lease blocks it. [`finish`](Self::finish) waits for that.
+/// writer is dropped, unless a lease blocks that row or the thread panics. [`finish`](Self::finish)
+/// handles a lease by the lane policy instead.
 #[derive(Debug)]
 pub struct Writer {
-    // Before the ring: the claims hold it too, and its last handle removes it.
+    // Dropped before `ring`: the claims hold the ring too, and its last holder removes it.
     lanes: Vec<OwnLane>,
     ring: Ring,
     /// Fingerprint of the ring's schema.
@@ -53,14 +54,14 @@ pub struct Writer {
     gate: Option<Box<InsertGate>>,
     mode: AutoresetMode,
     numbers: Vec<u32>,
-    /// Plan of the next append for each lane, made before anything is written.
+    /// Plan of the call for each lane, made before anything is written.
     planned: Vec<Planned>,
     indices: Vec<RowIndex>,
     /// Zeros, one for each byte of the widest column.
     zeros: Vec<u8>,
     /// Copy of a column of the reserved row, as long as the widest column.
     scratch: Vec<u8>,
-    /// Columns of the reserved row that were written.
+    /// Whether each column of the reserved row was lent or written.
     asked: Vec<bool>,
     rows_written: u64,
     counts: Arc<WriterCounts>,
@@ -83,12 +84,13 @@ struct OwnLane {
     clock: EpisodeClock,
     backoff: LeaseBackoff,
     kept: KeptObservation,
-    /// Which steps the fast path takes next.
+    /// Steps that the fast path takes next.
     continuation: Continuation,
 }
 
 impl Writer {
-    /// Returns the lease that made an append wait or drop rows, once per lease: for a warning.
+    /// Takes a lease that made an append wait or drop rows, for a warning: the first new one since
+    /// the last call. A wait that an interrupt ended is not reported.
     pub fn take_stall(&mut self) -> Option<Stall> {
         let stall = mem::take(&mut self.stall);
         self.has_warnings = self.warnings.has_warnings();
@@ -103,8 +105,8 @@ impl Writer {
         self.has_warnings || self.ring.has_unlinked_warning()
     }
 
-    /// Returns a suspected misuse by which rows differ in meaning from what the caller intends,
-    /// once per writer and kind. For a warning.
+    /// Takes the warning of a suspected misuse, after which rows may not mean what the caller
+    /// intends. Each kind is reported once per writer.
     pub fn take_warning(&mut self) -> Option<WriterWarning> {
         let warning = self.warnings.take();
         self.has_warnings = self.stall.is_some() || self.warnings.has_warnings();
@@ -131,7 +133,7 @@ impl Writer {
         Arc::clone(&self.counts)
     }
 
-    /// Returns the claimed lanes, in the order of every leading axis.
+    /// Returns the claimed lanes, in the order of the lane axis of a step's arrays.
     #[must_use]
     pub fn lanes(&self) -> &[u32] {
         &self.numbers
@@ -143,7 +145,9 @@ impl Writer {
         self.mode
     }
 
-    /// Returns the indices of the rows of the last `append` or `extend`.
+    /// Returns the indices of the rows of the last `append` or `extend` that succeeded. After
+    /// [`AppendError::After`](crate::AppendError::After), returns those of the steps that were
+    /// appended; after another error, they are unspecified.
     #[must_use]
     pub fn appended(&self) -> &[RowIndex] {
         &self.indices
@@ -155,7 +159,8 @@ impl Writer {
         self.rows_written
     }
 
-    /// Returns whether the next append is taken as a final observation, per lane (next-step mode).
+    /// Returns for each lane whether the next append is taken as a final observation. `false`
+    /// outside next-step mode.
     pub fn awaits_final(&self) -> impl Iterator<Item = bool> + '_ {
         self.lanes.iter().map(|lane| lane.clock.awaits_final())
     }

@@ -9,7 +9,7 @@ use crate::error::AppendError;
 use crate::ring::Ring;
 use crate::ring::notices::NoticeKind;
 
-/// Pause after a relocation that failed for lack of descriptors or address space.
+/// Pause before a failed relocation is tried again. It may fail for lack of descriptors.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// Changes of the ring that a writer has reacted to.
@@ -23,8 +23,8 @@ pub(super) struct FollowedNotices {
 }
 
 impl FollowedNotices {
-    /// Returns the state for a writer that claims its lanes next. It finds them where all resizes
-    /// so far put them.
+    /// Returns the state for a writer that has not claimed its lanes yet. The claims follow all
+    /// resizes so far.
     pub(super) fn of(ring: &Ring) -> Self {
         let store = ring.store();
         Self { notices: store.notices(), resizes: store.resizes(), not_before: None }
@@ -32,8 +32,8 @@ impl FollowedNotices {
 }
 
 impl Writer {
-    /// Relocates the lanes if the ring is being resized. Fails if the ring has lost its name and
-    /// its handle chose an error for that. Called before rows are announced.
+    /// Relocates the lanes after a resize. Fails if the ring has lost its name and calls of the
+    /// handle must fail then. Called before rows are announced.
     #[inline]
     pub(super) fn follow_notices(&mut self) -> Result<(), AppendError> {
         if self.has_followed() { Ok(()) } else { self.follow_all() }
@@ -58,16 +58,17 @@ impl Writer {
         Ok(())
     }
 
-    /// Makes the next append react if the ring has lost its name. Makes one to three system calls,
-    /// so appends do not call it. It also detects files that were deleted by hand, which leave no
-    /// mark in the ring.
+    /// Makes the next append react if the ring has lost its name. Makes one or three system calls,
+    /// so appends do not call it. Also detects files that were deleted by hand, which leave no mark
+    /// in the ring.
     pub(super) fn check_name(&mut self) {
         if self.ring.is_unlinked() {
             self.notices.notices = !self.ring.store().notices();
         }
     }
 
-    /// Relocates the lanes by the last resize. Returns whether all are relocated.
+    /// Relocates the lanes to the memory of the last resize. Returns `false` if a lane must be
+    /// tried again.
     fn move_lanes(&mut self) -> bool {
         let resizes = self.ring.store().resizes();
         if resizes == self.notices.resizes {

@@ -40,7 +40,7 @@ impl WriterOptions {
         self
     }
 
-    /// Returns the mode; `None` where several lanes lack one.
+    /// Returns the mode; `None` if none was set for several lanes.
     pub(crate) fn mode(self) -> Option<AutoresetMode> {
         self.autoreset.or((self.lanes <= 1).then_some(AutoresetMode::Disabled))
     }

@@ -1,4 +1,4 @@
-//! Writes a row in place: announced, lent column by column, and then published.
+//! Writes a row in place: announces it, lends its columns, and then publishes it.
 
 use std::marker::PhantomData;
 
@@ -26,7 +26,8 @@ mod tests;
 #[derive(Debug)]
 pub struct Reserved<'w> {
     writer: &'w mut Writer,
-    /// Whether writes are discarded: a lease left no room, or the row has nothing to end.
+    /// Whether writes are discarded: a lease left no room, or the row is the final observation of
+    /// an episode whose end was dropped.
     nowhere: bool,
 }
 
@@ -41,14 +42,14 @@ pub struct ColumnMut<'r, T> {
 }
 
 impl Writer {
-    /// Announces the next row and lends its columns, to be written in place and then committed,
-    /// without any other copy of the row. Only for writers of one lane. In next-step mode the row
-    /// after an end is the FINAL one, of which only observations count. In the other modes
+    /// Announces the next row and lends its columns, to be written in place and then committed. The
+    /// row is copied only if it cuts an episode. Only for writers of one lane. In next-step mode
+    /// the row after an end is the FINAL one, of which only observations count. In the other modes
     /// [`commit_with`](Reserved::commit_with) takes the observation that ends an episode.
     ///
-    /// Waits for the rate limiter, and while a lease blocks the row, like
-    /// [`append`](Self::append). If the policy then is to drop the row, it can be written like any
-    /// other, and the commit returns [`RowIndex::NONE`](crate::RowIndex::NONE).
+    /// Waits for the rate limiter, and while a lease blocks the row, like [`append`](Self::append).
+    /// If the lane policy drops the row, it can be written like any other, and the commit returns
+    /// [`RowIndex::NONE`](crate::RowIndex::NONE).
     ///
     /// ```
     /// use backcast_core::{DType, Ring, RingOptions, Schema, WriterOptions};
@@ -72,9 +73,9 @@ impl Writer {
         let [lane] = &*self.lanes else { return Err(AppendError::NotReservable { lanes }) };
         let (state, room) = (lane.state(), self.reserved_room());
         self.check_room(0, room)?;
-        // Neither the end nor the observation of the row is known yet: plan one that only continues
-        // the lane, and keep room for more. The rate limiter admits this row; a FINAL row that it
-        // brings is counted with it.
+        // Neither the end nor the observation of the row is known yet: plan a row that only
+        // continues the lane, and keep room for more. The rate limiter admits this row. The commit
+        // counts a FINAL row with it.
         let step = LaneStep { shows_kept: true, ..LaneStep::default() };
         let plan = state.plan(self.mode, step);
         self.pass_limiter(plan.transitions(), WhenBlocked::Wait)?;
@@ -88,8 +89,8 @@ impl Writer {
         Ok(Reserved { writer: self, nowhere })
     }
 
-    /// Returns the number of rows that a reserved row may need. They are itself, and the FINAL rows
-    /// of an episode that is cut before it and of one that it ends.
+    /// Returns the maximum number of rows of a reserved row: its own, and the FINAL rows of the
+    /// episodes that it cuts and ends.
     fn reserved_room(&self) -> u64 {
         self.lanes.first().map_or(1, |lane| lane.state().max_rows(self.mode))
     }
@@ -103,7 +104,8 @@ pub struct Suspended {
 }
 
 impl Writer {
-    /// Resumes a suspended row. Returns `None` if another row was appended since.
+    /// Resumes a suspended row. Returns `None` if a row was published since, or if the lane was
+    /// relocated.
     pub fn resume(&mut self, row: &Suspended) -> Option<Reserved<'_>> {
         let Suspended { head, nowhere } = *row;
         let room = self.reserved_room();
@@ -113,14 +115,14 @@ impl Writer {
         there.then_some(Reserved { writer: self, nowhere })
     }
 
-    /// Returns whether an alias shows the lane of a writer of one lane, in its current memory.
+    /// Returns whether an alias maps the current memory of the lane. Only for writers of one lane.
     #[must_use]
     pub fn is_aliased_by(&self, alias: &LaneAlias) -> bool {
         self.lanes.first().is_some_and(|lane| lane.memory.lane().is_aliased_by(alias))
     }
 
-    /// Maps the lane of a writer of one lane a second time, for [`Reserved::place`]. `None` for a
-    /// private ring, and where the system cannot.
+    /// Maps the lane a second time, for [`Reserved::place`]. Only for writers of one lane. `None`
+    /// for a private ring, and where the system or the build cannot.
     pub fn alias(&self) -> std::io::Result<Option<LaneAlias>> {
         self.lanes.first().map_or(Ok(None), |lane| lane.memory.lane().alias())
     }
@@ -136,7 +138,8 @@ impl Reserved<'_> {
 
     /// Returns the address of column `at` of the row in an alias of the lane, for foreign code to
     /// store to. Stores change the ring until the alias is [detached](LaneAlias::detach). `None` if
-    /// writes to the column are discarded, and for an alias of another lane.
+    /// writes to the column are discarded, for an alias of another lane, and if there is no such
+    /// column.
     #[must_use]
     pub fn place(&mut self, alias: &LaneAlias, at: usize) -> Option<*mut u8> {
         self.writer.asked.get(at)?;
@@ -156,7 +159,7 @@ impl Reserved<'_> {
         self.writer.lanes.first().map_or(0, |lane| lane.memory.slot())
     }
 
-    /// Writes column `at` of the row from exactly its bytes.
+    /// Writes all bytes of column `at` of the row. Fails on any other number of bytes.
     pub fn write_bytes(&mut self, at: usize, bytes: &[u8]) -> Result<(), AppendError> {
         let columns = self.writer.ring.schema().columns();
         let items = columns.get(at).map_or(0, Column::width);
@@ -173,8 +176,8 @@ impl Reserved<'_> {
         Ok(())
     }
 
-    /// Returns whether the row is the FINAL row of an episode that ended with the row before. Its
-    /// observations are the final ones, and all other columns will be zero.
+    /// Returns whether the row is taken as the final observation of an episode that has ended. Its
+    /// step columns are discarded, and so are its observations if the end had a `next_obs`.
     #[must_use]
     #[inline]
     pub fn is_final(&self) -> bool {
@@ -184,8 +187,8 @@ impl Reserved<'_> {
     /// Returns a column, to be written. A second call returns the same place, as it was left.
     #[inline]
     pub fn column<T: Element>(&mut self, name: &str) -> Result<ColumnMut<'_, T>, AppendError> {
-        // Values stay in registers up to here: a result with room for an error goes through memory,
-        // which costs more than a small column.
+        // The error is made here and not in `find`: a result with room for an error goes through
+        // memory, which costs more than a small column.
         let Some((at, items)) = self.find(name, T::DTYPE) else {
             return Err(wrong_column(self.writer.schema(), name, T::DTYPE));
         };
@@ -193,7 +196,8 @@ impl Reserved<'_> {
         Ok(ColumnMut { writer: self.writer, column: USER + at, items, nowhere, of: PhantomData })
     }
 
-    /// Returns the number of a column and its items, and marks it as written.
+    /// Returns the number of a column and its items, and marks it as written. `None` if no column
+    /// has this name and dtype.
     fn find(&mut self, name: &str, dtype: DType) -> Option<(usize, usize)> {
         let mut columns = self.writer.ring.schema().columns().iter().enumerate();
         let (at, column) = columns.find(|(_, column)| column.name() == name)?;
@@ -217,7 +221,7 @@ impl Reserved<'_> {
 }
 
 impl<T: Element> ColumnMut<'_, T> {
-    /// Returns the elements of the row.
+    /// Returns the number of elements of the column in one row.
     #[must_use]
     pub fn len(&self) -> usize {
         self.items
@@ -250,7 +254,7 @@ impl<T: Element> ColumnMut<'_, T> {
         Ok(())
     }
 
-    /// Writes the results of `element` for each number, without a buffer for the row.
+    /// Writes `element(i)` into each element `i`, without a buffer for the whole row.
     pub fn write_with(&mut self, mut element: impl FnMut(usize) -> T) {
         const CHUNK: usize = 64;
         for at in (0..self.items).step_by(CHUNK) {

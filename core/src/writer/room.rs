@@ -16,7 +16,7 @@ pub(super) struct Planned {
     pub(super) plan: LanePlan,
     /// Further rows that may be needed.
     pub(super) spare: u64,
-    /// Whether the rows were announced just now, or are still frozen.
+    /// Whether the pins must be scanned before the rows are written.
     pub(super) unsettled: bool,
     /// Index of the step's row after it was published.
     pub(super) index: RowIndex,
@@ -34,7 +34,8 @@ impl Planned {
 }
 
 impl Writer {
-    /// Announces the planned rows and checks that no lease freezes their slots.
+    /// Announces the planned rows and checks that no lease freezes their slots. If one does, waits,
+    /// drops rows or fails by the lane policy.
     pub(super) fn make_room(&mut self, blocked: WhenBlocked) -> Result<(), AppendError> {
         // Announce all lanes, fence once, then write: a fence per lane would cost more than the
         // rows.
@@ -82,7 +83,7 @@ impl Writer {
             for (((lane, planned), number), met) in lanes.zip(&mut met) {
                 let blocking = lane.backoff.met().filter(|_| planned.unsettled);
                 let Some(BlockingLease { pin, .. }) = blocking else { continue };
-                // The kernel has released the lock of a dead holder: clear its pins.
+                // If the kernel has released the lock of a dead holder, clear its pins.
                 if store.reap_reader(pin.slot).unwrap_or(false) {
                     waits = true;
                     continue;
@@ -115,7 +116,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Keeps the first new blocking lease for the warning.
+    /// Warns of new blocking leases, and keeps the first one for [`take_stall`](Self::take_stall).
     fn report(&mut self, met: &[Option<BlockingLease>]) {
         let store = self.ring.store();
         let lanes = self.lanes.iter_mut().zip(&self.planned).zip(&self.numbers).zip(met);
@@ -294,7 +295,7 @@ mod tests {
         let rows = ring.rows(0, end..end + 2).unwrap();
         assert_eq!(rows.column::<u32>("flags").unwrap(), [TERMINATED, GAP]);
         let readable = ring.lane_span(0).unwrap();
-        // All but the end, and the newest row.
+        // All rows but the end and the newest one begin a transition.
         assert_eq!(ring.len(), readable.end - readable.start - 2);
     }
 

@@ -7,26 +7,27 @@ use crate::error::AppendError;
 use crate::schema::Schema;
 use crate::writer::rows::end_flags;
 
-/// Borrowed bytes of one step, C order, native little-endian. [`StepColumns`] makes one of typed
-/// columns by name.
+/// Borrowed bytes of one step of every lane, or of several steps for
+/// [`Writer::extend`](crate::Writer::extend): C order, native byte order. [`StepColumns`] makes one
+/// of typed columns by name.
 #[derive(Clone, Copy, Debug)]
 pub struct Step<'a> {
-    /// Schema that the slices are in the order of. A writer takes steps of its ring's schema, and
+    /// Schema whose column order the slices have. A writer takes steps of its ring's schema, and
     /// refuses all others.
     pub schema: &'a Schema,
-    /// One slice per user column, in schema order; `lanes * width` bytes each.
+    /// One slice per user column, in schema order; `steps * lanes * width` bytes each.
     pub columns: &'a [&'a [u8]],
     /// Whether the action ended the episode, per lane.
     pub terminated: &'a [bool],
     /// Whether something outside the episode ended it, per lane.
     pub truncated: &'a [bool],
     /// Observations that the step led to: one slice per column of role obs, in schema order, as
-    /// large as those of `columns`. The next step must begin with them. In disabled mode they end
-    /// the lanes that ended.
+    /// large as those of `columns`. The next step of an episode that goes on must begin with them.
+    /// In disabled mode they stand in for missing `final_obs`.
     pub next_obs: Option<&'a [&'a [u8]]>,
     /// Final observations: one slice per column of role obs, in schema order. Required when a lane
-    /// ended: in same-step mode, and in disabled mode unless there is `next_obs`. Only the rows of
-    /// those lanes are read.
+    /// ended: in same-step mode, and in disabled mode unless there is `next_obs`. Refused in
+    /// next-step mode. Only the rows of those lanes are read.
     pub final_obs: Option<&'a [&'a [u8]]>,
 }
 
@@ -38,16 +39,16 @@ impl Step<'_> {
     }
 }
 
-/// Borrowed bytes of the observation columns of one row, C order, native little-endian.
+/// Borrowed bytes of the observation columns of one row: C order, native byte order.
 #[derive(Clone, Copy, Debug)]
 pub struct ObsBytes<'a> {
-    /// Schema that the slices are in the order of, as in a [`Step`].
+    /// Schema whose column order the slices have, as in a [`Step`].
     pub schema: &'a Schema,
     /// One slice per column of role obs, in schema order.
     pub columns: &'a [&'a [u8]],
 }
 
-/// Returns why a schema has no column of a name and dtype.
+/// Returns the error for a name and dtype that no column of the schema has.
 #[cold]
 pub(super) fn wrong_column(schema: &Schema, name: &str, got: DType) -> AppendError {
     let name = name.to_owned();
@@ -104,17 +105,18 @@ impl<'a> StepColumns<'a> {
         Ok(self)
     }
 
-    /// Adds a column of the observation that the step led to. Give all of role obs, in schema
-    /// order.
+    /// Adds a column of the observation that the step led to. Give all columns of role obs, in
+    /// schema order.
     pub fn with_next<T: Element>(mut self, name: &str, rows: &'a [T]) -> Result<Self, AppendError> {
         let bytes = self.typed_obs("next_obs", name, rows, self.next_obs.len())?;
         self.next_obs.push(bytes);
         Ok(self)
     }
 
-    /// Adds a final observation column. Give all of role obs, in schema order. A step in which a
-    /// lane ends needs them with autoreset mode same-step or disabled; other steps may have them.
-    /// Only the rows of lanes that end are read.
+    /// Adds a column of the final observation. Give all columns of role obs, in schema order. A
+    /// step in which a lane ends needs them in same-step mode, and in disabled mode unless it has a
+    /// `next_obs`. Other steps may have them in these modes. Only the rows of lanes that end are
+    /// read.
     pub fn with_final<T: Element>(
         mut self,
         name: &str,
@@ -125,7 +127,7 @@ impl<'a> StepColumns<'a> {
         Ok(self)
     }
 
-    /// Returns the bytes of the column of role obs with number `at` among those.
+    /// Returns the bytes of a column, which must have number `at` among those of role obs.
     fn typed_obs<T: Element>(
         &self,
         what: &str,

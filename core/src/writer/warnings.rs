@@ -15,15 +15,15 @@ const FEWEST: u64 = 20;
 /// Cuts are reported if they are more than one in this many appends: 5 %.
 const ONE_IN: u64 = 20;
 
-/// A suspected misuse of a writer, by which rows would differ in meaning from what the caller
-/// intends. Reported once per writer and kind.
+/// A suspected misuse of a writer, after which rows may not mean what the caller intends. Each kind
+/// is reported once per writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriterWarning {
     /// Episodes were cut because an append's `obs` differed from the `next_obs` of the one before.
     Cuts {
         /// Episodes cut so far.
         cuts: u64,
-        /// Appended rows that had a `next_obs` so far.
+        /// Rows so far whose `next_obs` the next append must show.
         appends: u64,
     },
     /// The beginning of an episode suggests another mode.
@@ -43,7 +43,7 @@ pub enum ResetHint {
     /// The first observation of an episode is the last one of the episode before.
     Repeated,
     /// The append after an end, which brings the final observation in next-step mode, shows another
-    /// than the `next_obs` of the end.
+    /// observation than the `next_obs` of the end.
     Differs,
     /// The append after an end has a reward or ends an episode, which a step that only resets does
     /// not.
@@ -101,7 +101,7 @@ impl fmt::Display for WriterWarning {
 pub(super) struct WriterWarnings {
     /// Warnings of the handle.
     notices: Arc<Notices>,
-    /// Rows appended with `next_obs`.
+    /// Rows whose `next_obs` the next append must show.
     pub(super) appends: u64,
     cuts: u64,
     cuts_reported: bool,
@@ -116,7 +116,8 @@ impl WriterWarnings {
         Self { notices, appends, cuts, cuts_reported, reset_reported, pending }
     }
 
-    /// Counts an episode cut on one of `lanes` lanes, which may all be reset in one step.
+    /// Counts an episode cut. The number of steps before a report grows with `lanes`, which may all
+    /// be reset in one step.
     pub(super) fn cut(&mut self, lanes: usize) {
         self.cuts += 1;
         let (cuts, appends) = (self.cuts, self.appends);

@@ -41,8 +41,8 @@ struct Line<'a> {
     exit_status: Option<u8>,
 }
 
-/// Serialises a value as one line. `serde_json` escapes control characters below U+0020; terminals
-/// also obey those from U+007F to U+009F.
+/// Serialises a value as one line without control characters. `serde_json` escapes those below
+/// U+0020; terminals also obey those from U+007F to U+009F.
 fn json_line(value: &impl Serialize) -> serde_json::Result<String> {
     let json = serde_json::to_string(value)?;
     let mut line = String::with_capacity(json.len() + 1);
@@ -174,7 +174,7 @@ impl<'a> Console<'a> {
         !self.out.closed
     }
 
-    /// Returns the stream of messages for another writer, such as the demo.
+    /// Flushes both streams. Returns the stream of messages for another writer, such as the demo.
     pub(crate) fn messages(&mut self) -> io::Result<&mut dyn Write> {
         self.out.stream.flush()?;
         self.err.stream.flush()?;
@@ -182,7 +182,7 @@ impl<'a> Console<'a> {
     }
 
     /// Flushes both streams, and returns the exit status. If a result could not be written, "done"
-    /// becomes "found problems".
+    /// becomes "found problems"; a closed pipe does not count.
     pub(crate) fn finish(mut self, status: u8) -> u8 {
         self.out.flush();
         let lost = self.out.failure.take();
@@ -245,7 +245,8 @@ impl<'a> Outlet<'a> {
     }
 }
 
-/// Returns whether the environment allows colours: no `NO_COLOR`, and no dumb terminal.
+/// Returns whether the environment allows colours: `NO_COLOR` is unset or empty, and `TERM` names
+/// a terminal other than `dumb`.
 fn colours_wanted(variable: impl Fn(&str) -> Option<OsString>) -> bool {
     let set = |name| variable(name).filter(|value| !value.is_empty());
     set("NO_COLOR").is_none() && set("TERM").is_some_and(|terminal| terminal != "dumb")

@@ -66,7 +66,7 @@ pub(crate) fn run(
     Ok(Exit::Status(launcher(call, console.messages()?)))
 }
 
-/// Replaces this process by `python3 -m backcast.demo`; returns only on failure.
+/// Replaces this process by `backcast.demo` in the chosen interpreter; returns only on failure.
 pub(crate) fn exec_python(call: DemoCall<'_>, err: &mut dyn Write) -> u8 {
     let python = interpreter(std::env::var_os);
     let shown = python.display();

@@ -94,7 +94,7 @@ pub(crate) fn run(
     Ok(Exit::Done)
 }
 
-/// Adds the pages of a command and its subcommands.
+/// Adds the pages of a command and of its subcommands that are not hidden.
 fn collect(
     command: &clap::Command,
     name: &str,

@@ -158,7 +158,7 @@ pub fn run_with(
     console.finish(status)
 }
 
-/// Returns whether `--json` is among arguments that cannot be parsed.
+/// Returns whether arguments that cannot be parsed have `--json` before any `--`.
 fn asks_for_json(args: &[OsString]) -> bool {
     args.iter().take_while(|arg| *arg != "--").any(|arg| arg == "--json")
 }
@@ -191,8 +191,8 @@ fn suggest(refusal: &mut clap::Error) {
     }
 }
 
-/// Removes the advice to pass an unknown option as a value. As a value, `--as` would be the name of
-/// a ring, and `-a` of `-as` was never typed.
+/// Removes the advice to pass an unknown option as a value, except for a whole argument with one
+/// dash. As a value, `--as` would be the name of a ring, and `-a` of `-as` was never typed.
 fn drop_value_tip(refusal: &mut clap::Error, args: &[OsString]) {
     let unknown = match refusal.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(unknown)) => unknown.clone(),

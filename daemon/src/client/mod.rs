@@ -62,29 +62,29 @@ impl Client {
     /// Returns a client for the daemon of `base` without connecting.
     #[must_use]
     pub fn of(base: &Base) -> Self {
-        // The lock file names the socket. It is not trusted: the peer is checked on connecting.
+        // The lock file names the socket. The file is not trusted: `open` checks the peer.
         let holder = BaseLock::said(base).and_then(|said| serde_json::from_str(&said).ok());
         let socket = holder.map_or_else(|| base.path().join(DAEMON_SOCKET), |h: Holder| h.socket);
         Self { base: Some(base.path().to_owned()), ..Self::at(&socket) }
     }
 
-    /// Returns a client for the daemon at `socket` without connecting. For processes that do not
-    /// see its base directory.
+    /// Returns a client for the daemon at `socket` without connecting. A process that does not see
+    /// the daemon's base directory can use it.
     #[must_use]
     pub fn at(socket: &Path) -> Self {
         let socket = socket.to_owned();
         Self { socket, base: None, timeout: Self::TIMEOUT, interrupted: Arc::new(|| false) }
     }
 
-    /// Sets how long the daemon may be silent. During long work it reports progress.
+    /// Sets how long the daemon may be silent. During long work it sends a line every second or so.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Ends waits with [`ClientError::Interrupted`] when `check` returns true; it is called every
-    /// 50 ms.
+    /// Ends waits for an answer with [`ClientError::Interrupted`] when `check` returns true. Waits
+    /// call `check` every 50 ms.
     #[must_use]
     pub fn interrupted_by(mut self, check: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         self.interrupted = Arc::new(check);
@@ -103,7 +103,7 @@ impl Client {
     }
 
     /// Creates a ring within the daemon's budget, or attaches to it as [`RingOptions::exist`] says.
-    /// The ring is in the daemon's base directory; that of the options is ignored.
+    /// The ring is in the daemon's base directory; the base directory of the options is ignored.
     pub fn create(
         &self,
         name: &str,
@@ -127,15 +127,15 @@ impl Client {
         self.handed(&Ask::Create(Box::new(ask)), name)
     }
 
-    /// Attaches to a ring through a descriptor that the daemon passes. Restores an evicted ring
-    /// first. This process need not see the ring's directory.
+    /// Attaches to a ring through a descriptor that the daemon passes. The daemon restores an
+    /// evicted ring first. This process need not see the ring's directory.
     pub fn attach(&self, name: &str) -> Result<Ring, ClientError> {
         Ok(self.handed(&Ask::Attach { name: name.to_owned() }, name)?.0)
     }
 
     /// Makes a ring larger while it is written and read, like [`Ring::resize`]. The larger memory
-    /// must fit the daemon's budget beside the old one. Waits up to `wait`, at most an hour, for
-    /// writers to relocate their lanes; the rest are relocated later.
+    /// must fit the daemon's budget beside the old one. Waits up to `wait` for writers to relocate
+    /// their lanes; the rest are relocated later. The daemon refuses a `wait` above an hour.
     pub fn resize(
         &self,
         name: &str,
@@ -145,8 +145,8 @@ impl Client {
         self.ask(&Ask::Resize(ResizeAsk::new(name, capacity.into(), wait)))
     }
 
-    /// Saves a ring to the daemon's store under `label`, else under the first of s1, s2, … that is
-    /// free. `replace` replaces a snapshot with that label.
+    /// Saves a ring to the daemon's store under `label`. Without a label, uses the first of s1, s2,
+    /// … that is free. With `replace`, the new snapshot replaces one that has the label.
     pub fn save(
         &self,
         name: &str,
@@ -224,8 +224,7 @@ impl Client {
         let directory = directory
             .ok_or_else(|| self.nonsense("it named a ring and handed over no descriptor"))?;
         let ring = Ring::attach_at(directory, &granted.path, name)?;
-        // Wait until the daemon has closed its handle: the next drop in this process is the last
-        // one.
+        // Wait until the daemon has closed its handle, so that this process can be the last holder.
         if socket.shutdown(Shutdown::Write).is_ok() {
             let _ = Lines::new(&socket, MAX_ANSWER_BYTES).next(Instant::now() + self.timeout);
         }

@@ -1,4 +1,4 @@
-//! Opens objects without holding them, and determines their state.
+//! Opens objects to read them, and determines their state. Only a panel is held while it is open.
 
 use std::fmt::{self, Display};
 
@@ -66,7 +66,8 @@ pub(crate) enum Content {
     Params(Box<ParamsStats>),
     /// Obstacle to opening the object, and the error.
     Unopenable(Obstacle, String),
-    /// The object was not opened, since closing it would remove an orphan.
+    /// The object was not opened: its creator is filling it, or it is an orphan, which closing
+    /// would remove.
     Unopened,
 }
 
@@ -137,7 +138,8 @@ impl Entry {
         Self::open_counted(base, info, TableScan::Skip)
     }
 
-    /// Opens the object like [`open`](Self::open), and counts the tables of a ring.
+    /// Opens the object like [`open`](Self::open), and counts the tables of a ring if `scan`
+    /// includes it.
     pub(crate) fn open_counted(base: &Base, info: ObjectInfo, scan: TableScan) -> Option<Self> {
         let (mut persist, mut fleet) = (None, None);
         let mut distributions = TableDistributions::default();
@@ -177,7 +179,7 @@ impl Entry {
 
 /// Error of opening an object of a kind.
 pub(super) trait OpenFailure: Display {
-    /// Returns the error of its files, if it is about them.
+    /// Returns the error of the object's files, if this error comes from them.
     fn segment(&self) -> Option<&SegmentError>;
 }
 
@@ -224,7 +226,8 @@ pub(crate) fn is_garbage(info: &ObjectInfo) -> bool {
     !info.held && (info.building || !info.persistent)
 }
 
-/// Returns the name to show. The remnant of a dead creator has no name, so its directory is shown.
+/// Returns the name to show. An object that was not completed has no name, so its directory is
+/// shown.
 pub(crate) fn shown_name(info: &ObjectInfo) -> String {
     match info.path.file_name() {
         Some(directory) if info.building => directory.to_string_lossy().into_owned(),

@@ -33,8 +33,8 @@ pub(crate) struct FleetReport {
 }
 
 impl FleetReport {
-    /// Reads the report beside a ring of reports. Returns `None` for other rings, and for a file
-    /// that is not a report.
+    /// Reads the report in the directory of a ring of reports. Returns `None` for other rings, and
+    /// if the file cannot be read or is not a report.
     pub(crate) fn read(dir: &Path) -> Option<Self> {
         let mut text = Vec::new();
         let file = File::open(dir.join(FILE)).ok()?;

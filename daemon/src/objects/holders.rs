@@ -10,7 +10,7 @@ pub(crate) fn describe(object: &Path) -> String {
     named(&pids(object))
 }
 
-/// Returns the holders of an object in words, or a dash for one without.
+/// Returns the holders of an object in words, or a dash for an object that is not held.
 pub(crate) fn held_by(state: ObjectState, holders: &[u32]) -> String {
     if state == ObjectState::Held { named(holders) } else { "-".to_owned() }
 }

@@ -26,7 +26,7 @@ pub(crate) struct Listed {
     /// Newest version of parameters.
     pub(crate) version: Option<u64>,
     pub(crate) error: Option<String>,
-    /// Processes of this user that hold it.
+    /// Processes that hold the object, as far as this user can see them.
     pub(crate) holder_pids: Option<Vec<u32>>,
 }
 
@@ -115,9 +115,10 @@ impl Listed {
     }
 }
 
-/// Lists rings that were evicted to a store and are not in `listed`. A name that cannot be read is
-/// listed with the error, unless `listed` has it already: it may have such a ring. Fails if the
-/// store cannot be listed, or this process has no files or memory left, which would hide rings.
+/// Lists rings that were evicted to a store and are not in `listed`. A name that cannot be read may
+/// be such a ring: it is listed with its error, unless `listed` has an error of that name already.
+/// Fails if the store cannot be listed, or this process has no files or memory left, which would
+/// hide rings.
 pub(crate) fn evicted_in(store: &Store, listed: &[Listed]) -> Result<Vec<Listed>, StoreError> {
     let mut found = Vec::new();
     for name in store.names()? {

@@ -36,7 +36,7 @@ impl PanelFacts {
         })
     }
 
-    /// Reads a panel of a directory: a build without markets cannot.
+    /// Returns an error, since a build without markets cannot read panels.
     #[cfg(not(feature = "markets"))]
     pub(crate) fn read(_base: &Base, _name: &str) -> Result<Self, (Obstacle, String)> {
         Err((Obstacle::Unknown, "this Backcast was built without markets".to_owned()))

@@ -21,7 +21,8 @@ impl AgeBinReport {
 /// Describes ages by upper bounds for shares of the drawn transitions: `half <= 15, 90% <= 127, all
 /// <= 255`.
 pub(crate) fn ages_in_words(bins: &[AgeBinReport]) -> String {
-    // Counts are read from shared memory: 50 sums of any 64-bit words fit into 128 bits.
+    // Counts come from shared memory and may have any value. 128 bits hold 100 times the sum of all
+    // bins.
     let total: u128 = bins.iter().map(|bin| u128::from(bin.rows)).sum();
     if total == 0 {
         return "-".to_owned();

@@ -19,7 +19,7 @@ pub(crate) struct RingReport {
     #[serde(flatten)]
     pub(crate) geometry: GeometryReport,
     pub(crate) state: ObjectState,
-    /// Processes of this user that hold it.
+    /// Processes that hold the ring, as far as this user can see them.
     pub(crate) holder_pids: Vec<u32>,
     pub(crate) created_unix_ns: u64,
     pub(crate) rows: u64,
@@ -85,16 +85,18 @@ pub(crate) struct LimiterReport {
     pub(crate) enabled: Option<bool>,
     pub(crate) samples_per_insert: Option<f64>,
     pub(crate) min_size: Option<u64>,
-    /// Lower end of the error band; null without a limit there, as `max_diff` at the upper end.
+    /// Lower end of the error band; null if the band has no lower end.
     pub(crate) min_diff: Option<f64>,
+    /// Upper end of the error band; null if the band has no upper end.
     pub(crate) max_diff: Option<f64>,
     pub(crate) no_learner: Option<&'static str>,
     pub(crate) no_writer: Option<&'static str>,
     pub(crate) inserts: u64,
     pub(crate) samples: u64,
     pub(crate) deletes: u64,
-    /// Null without a limit, as `may_sample`.
+    /// Transitions that may be inserted now; null for any number.
     pub(crate) may_insert: Option<u64>,
+    /// Items that may be drawn now; null for any number.
     pub(crate) may_sample: Option<u64>,
     pub(crate) has_sampler: bool,
     pub(crate) has_writer: bool,

@@ -10,16 +10,16 @@ use serde::Serialize;
 use super::catalogue::{ObjectState, Obstacle};
 use crate::text::units;
 
-/// Rows of the largest ring whose tables are counted repeatedly. That takes about 0.15 s for a
-/// shuffled pass, which is read in random order, and 0.02 to 0.04 s for another table.
+/// Rows of the largest ring whose tables are counted repeatedly. Counting a shuffled pass, which is
+/// read in random order, takes about 0.15 s, and counting another table 0.02 to 0.04 s.
 const MAX_COUNTED_ROWS: u64 = 1 << 22;
 
-/// Which rings have their tables counted.
+/// Rings whose tables are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TableScan {
     /// No ring.
     Skip,
-    /// Rings of at most [`MAX_COUNTED_ROWS`] rows: for views that repeat it.
+    /// Rings of at most [`MAX_COUNTED_ROWS`] rows, for views that count again and again.
     Repeated,
     /// Every ring.
     Whole,

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use thiserror::Error;
 
-/// A requested column. Without a role, the name decides.
+/// A requested column. Without a role, the name decides the role.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ColumnSpec {
     name: String,

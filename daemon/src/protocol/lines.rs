@@ -124,7 +124,7 @@ pub(crate) fn write_by<S: Write>(
     Ok(())
 }
 
-/// Writes a line. Passes a descriptor, if there is one, with its first byte.
+/// Writes a line. Passes a descriptor, if there is one, with the first byte of the line.
 pub(crate) fn write_line(
     socket: &UnixStream,
     mut line: Vec<u8>,

@@ -159,8 +159,9 @@ pub(crate) struct CreateAsk {
 pub(crate) struct LimiterAsk {
     pub(crate) samples_per_insert: f64,
     pub(crate) min_size: u64,
-    /// Lower end of the error band; missing without a limit there, as `max_diff` at the upper end.
+    /// Lower end of the error band; null if the band has no lower end.
     pub(crate) min_diff: Option<f64>,
+    /// Upper end of the error band; null if the band has no upper end.
     pub(crate) max_diff: Option<f64>,
     pub(crate) no_learner: String,
     pub(crate) no_writer: String,

@@ -10,13 +10,15 @@ use serde::{Deserialize, Serialize};
 pub struct Granted {
     /// Name of the ring.
     pub name: String,
-    /// Directory in the daemon's view.
+    /// Directory of the ring, in the daemon's view.
     pub path: PathBuf,
-    /// Whether the ring was created. False if it existed and was attached.
+    /// Whether the ring was created or loaded. False if the daemon attached to an existing or
+    /// evicted ring.
     pub made: bool,
     /// Bytes allocated.
     pub allocated_bytes: u64,
-    /// Bytes of the requested capacity.
+    /// Bytes of the requested capacity. A request to attach gives the bytes that the ring's creator
+    /// asked for. A request to load gives the bytes allocated.
     pub asked_bytes: u64,
     /// Capacity in rows.
     pub capacity_rows: u64,
@@ -158,7 +160,7 @@ pub struct Pong {
 pub struct ListedObject {
     /// `ring`, `panel` or `params`; `snapshot` for a name in the store that cannot be read.
     pub kind: String,
-    /// Name; for the remnant of a dead creator, that of its directory.
+    /// Name; for an object that was not completed, the name of its directory.
     pub name: String,
     /// Directory of the object.
     pub path: PathBuf,
@@ -167,7 +169,7 @@ pub struct ListedObject {
     pub state: String,
     /// Whether the object stays when no process holds it.
     pub persistent: bool,
-    /// Bytes allocated.
+    /// Bytes allocated; for an evicted ring, bytes of its snapshot.
     pub size_bytes: u64,
     /// Lanes of a ring.
     pub lane_count: Option<u32>,
@@ -177,7 +179,7 @@ pub struct ListedObject {
     pub transitions: Option<u64>,
     /// Reason why the object cannot be opened.
     pub error: Option<String>,
-    /// Processes of the daemon's user that hold it.
+    /// Processes that hold the object, as far as the daemon can see them.
     pub holder_pids: Option<Vec<u32>>,
 }
 
@@ -186,7 +188,7 @@ pub struct ListedObject {
 pub struct Gone {
     /// `ring`, `panel` or `params`.
     pub kind: String,
-    /// Name; for the remnant of a dead creator, that of its directory.
+    /// Name; for an object that was not completed, the name of its directory.
     pub name: String,
     /// Bytes freed.
     pub size_bytes: u64,

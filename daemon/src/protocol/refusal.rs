@@ -39,9 +39,9 @@ pub enum Code {
     OverBudget,
     /// No such object or snapshot.
     NotFound,
-    /// The name is taken.
+    /// The name or label is taken, or the object differs from the request.
     Exists,
-    /// A process holds or resizes the object, or has locked the store.
+    /// A process holds or resizes the object, or has locked one of its tables or the store.
     InUse,
     /// Memory or disk space is not sufficient.
     NoSpace,

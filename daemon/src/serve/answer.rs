@@ -127,8 +127,8 @@ fn ping(shared: &Shared) -> Result<Pong, Refusal> {
     })
 }
 
-/// Returns an object as `ls` shows it. Panels and parameters are not opened, since that would hold
-/// them.
+/// Returns an object as `ls` shows it. Panels and parameters are not opened: opening a panel would
+/// hold it.
 fn look(shared: &Shared, info: backcast_core::ObjectInfo) -> Option<Entry> {
     if info.kind == ObjectKind::Ring || info.building || is_garbage(&info) {
         return Entry::open(&shared.base, info);

@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(crate) struct Acceptor {
     path: PathBuf,
-    // Dropped to stop the thread.
+    // Dropping this end stops the thread.
     stop: Option<std::io::PipeWriter>,
     thread: Option<JoinHandle<()>>,
 }
@@ -98,8 +98,8 @@ pub(crate) fn wait_for(listener: &impl AsFd, stopped: &impl AsFd) -> bool {
 fn accept(listener: &UnixListener, shared: &Arc<Shared>, limiter: &Arc<ConnectionLimiter>) {
     let socket = match listener.accept() {
         Ok((socket, _)) => socket,
-        // Most likely out of descriptors. The client waits in the queue, and this thread must not
-        // spin.
+        // The process has most likely no descriptors left. The client waits in the queue, and this
+        // thread must not spin.
         Err(error) => {
             if error.kind() != std::io::ErrorKind::WouldBlock {
                 tracing::warn!(%error, "cannot accept a connection");
@@ -133,14 +133,15 @@ fn accept(listener: &UnixListener, shared: &Arc<Shared>, limiter: &Arc<Connectio
     }
 }
 
-/// Returns whether the peer is the same user. A peer that the kernel cannot name is not.
+/// Returns whether the peer runs as the same user. Returns false if the kernel does not name the
+/// peer's user.
 fn may_ask(peer: Option<&Peer>) -> bool {
     peer.is_some_and(Peer::is_us)
 }
 
 fn serve(shared: &Shared, socket: &UnixStream, admission: &Admission) {
     let mut lines = Lines::new(socket, MAX_REQUEST_BYTES);
-    // Held until the next request or the end; by then the client holds the ring itself.
+    // Held until the next answer or the end of the connection. By then the client holds the ring.
     let mut handed: Option<Ring>;
     loop {
         let line = match lines.next(Instant::now() + PATIENCE) {
@@ -245,7 +246,7 @@ fn send(
         Some(Err(error)) => return Err(std::io::Error::other(error)),
         None => None,
     };
-    // With no patience, a busy daemon refuses a client without blocking.
+    // A patience of zero becomes 1 ms, so that refusing a client hardly blocks a busy daemon.
     let deadline = Instant::now() + patience.max(Duration::from_millis(1));
     write_line(socket, line, directory.as_ref(), deadline)
 }

@@ -53,8 +53,8 @@ struct RingRequest<'a> {
     asked_bytes: u64,
 }
 
-/// Creates the ring within the budget, or attaches to an existing or evicted one. Returns whether
-/// it was created.
+/// Creates the ring within the budget, or attaches to an existing or evicted one. Returns the ring
+/// and whether it was created.
 fn make(
     shared: &Shared,
     live: CurrentSettings,
@@ -104,8 +104,8 @@ fn make(
         add(&shared.tally.orphans_removed, collect_garbage(base)?.len() as u64);
         objects = list_objects(base)?;
     }
-    // A replaced ring keeps its name until the new one is complete if both fit, else it is removed
-    // first. A held ring keeps its memory in any case.
+    // A replaced ring keeps its name until the new one is complete if both fit. Otherwise it is
+    // removed first if the new one then fits or is shrunk. A held ring always keeps its memory.
     let old = there.filter(|there| exist == Exist::Replace && !there.held).map_or(0, |o| o.bytes);
     if old > 0 && !fits(&objects, asked_bytes) {
         let without = live.budget_bytes.saturating_add(old).saturating_sub(budget::used(&objects));

@@ -5,7 +5,8 @@ use backcast_core::Ring;
 use super::shared::Shared;
 use crate::protocol::{Granted, Refusal};
 
-/// Keeps the memory of a new ring in memfds. A ring that cannot be kept is freed with its handle.
+/// Keeps the memory of a new ring if it is in memfds. If that fails, the ring is freed with its
+/// handle.
 pub(crate) fn keep(shared: &Shared, ring: &Ring) -> Result<(), Refusal> {
     Ok(ring.keep_by(shared.memory())?)
 }

@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) struct MetricsServer {
     address: SocketAddr,
     listener: Option<TcpListener>,
-    // Dropped to stop the thread.
+    // Dropping this end stops the thread.
     stop: Option<PipeWriter>,
     thread: Option<JoinHandle<()>>,
 }
@@ -129,7 +129,7 @@ fn respond(head: &[u8], page: impl FnOnce() -> Result<String, PageError>) -> Str
                 reply("500 Internal Server Error", plain, &format!("{error}\n"), with_body)
             }
         },
-        // Any answer means health: other threads work on requests.
+        // Any answer means health, since it shows that the process runs.
         (Some("GET" | "HEAD"), "/health" | "/healthz") => reply("200 OK", plain, "ok\n", with_body),
         (Some("GET" | "HEAD"), _) => {
             let places = "metrics are at /metrics, and /health says ok\n";

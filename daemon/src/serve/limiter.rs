@@ -61,7 +61,7 @@ impl ConnectionLimiter {
         self.lock().places.len()
     }
 
-    /// Closes idle connections, refuses new ones, and waits for the busy ones.
+    /// Closes idle connections, refuses new ones, and waits until all have ended.
     pub(crate) fn close(&self) {
         let mut inside = self.lock();
         inside.closed = true;

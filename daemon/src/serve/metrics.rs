@@ -37,8 +37,8 @@ pub(crate) enum PageError {
     Text(#[from] fmt::Error),
 }
 
-/// Returns the current page. Nothing is stopped, so the numbers are not of one instant. Fails
-/// rather than leave out what the daemon lacks files or memory for.
+/// Returns the current page. Writers and readers go on, so the numbers are not of one instant.
+/// Fails if the daemon has no files or memory left to read every ring.
 pub(crate) fn page(shared: &Shared) -> Result<String, PageError> {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Taken(take(shared)?)));
@@ -248,7 +248,7 @@ fn take(shared: &Shared) -> Result<Vec<Family>, SegmentError> {
         }
         let (observed, stats, distributions) = match read(&shared.base, &info.name) {
             Err(RingError::Segment(error)) if error.is_of_process() => return Err(error),
-            // A damaged or removed ring has no numbers; the sweep logs it.
+            // A ring that cannot be read has no numbers. The sweep logs why, unless it was removed.
             Err(_) => continue,
             Ok(read) => read,
         };

@@ -101,8 +101,8 @@ impl Daemon {
         Ok(Self { acceptor, metrics, sweeper, shared, lock })
     }
 
-    /// Applies the settings that can change while it runs: budget, policy when it is full, memfds,
-    /// interval, persistence.
+    /// Applies the settings that can change while the daemon runs: budget, policy for rings that do
+    /// not fit, memfds, interval, persistence.
     pub fn reload(&self, options: &ServeOptions) -> Result<(), ServeError> {
         self.shared.take_over(options)?;
         announce(&self.lock, self.socket(), &self.shared)?;

@@ -30,7 +30,7 @@ impl ReaderTotals {
         self.merge(other, u64::saturating_add);
     }
 
-    /// Raises each total to that of `other`.
+    /// Sets each total to the larger one of both.
     fn raise(&mut self, other: &Self) {
         self.merge(other, u64::max);
     }

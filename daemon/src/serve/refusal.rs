@@ -107,7 +107,7 @@ fn code_of(error: &StoreError) -> Code {
 impl From<SaveError> for Refusal {
     fn from(error: SaveError) -> Self {
         let error = match error {
-            // A table, the limiter, parameters and leases are files of the ring too.
+            // Errors of these files get the codes that errors of the ring's files get.
             SaveError::Table(PriorityError::Segment(error))
             | SaveError::Learned(LearnedError::Segment(error))
             | SaveError::Limiter(LimiterError::Segment(error))

@@ -14,8 +14,8 @@ use crate::protocol::{Code, Grown, Refusal, ResizeAsk};
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
 /// Makes a ring larger, while it is written, if the larger memory fits beside the old one. Restores
-/// an evicted ring first. Other requests for memory wait until it is allocated, not until it is
-/// filled.
+/// an evicted ring first. Other requests for memory wait until the larger memory is allocated, not
+/// until it is filled.
 pub(crate) fn resize(shared: &Shared, ask: &ResizeAsk) -> Result<Grown, Refusal> {
     let asked = ask.capacity().map_err(|why| Refusal::new(Code::BadArgument, why))?;
     let timeout = Duration::from_millis(ask.timeout_ms);
@@ -25,7 +25,7 @@ pub(crate) fn resize(shared: &Shared, ask: &ResizeAsk) -> Result<Grown, Refusal>
             format!("timeout_ms is {is}; give {most} at most: lanes move later by themselves");
         return Err(Refusal::new(Code::BadArgument, why));
     }
-    // Held for the duration of the resize.
+    // The handle holds the ring during the resize.
     let ring = attach(shared, &ask.name)?;
     // Memory that an interrupted resize left would count twice.
     ring.finish_resize()?;

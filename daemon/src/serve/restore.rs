@@ -17,7 +17,7 @@ pub(crate) fn attach(shared: &Shared, name: &str) -> Result<Ring, Refusal> {
         attached => return Ok(attached?),
     };
     let _turn = shared.turn();
-    // Another client may have been faster.
+    // Another request may have restored it meanwhile.
     if let Ok(ring) = Ring::attach_in(&shared.base, name) {
         return Ok(ring);
     }

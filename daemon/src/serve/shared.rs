@@ -105,8 +105,8 @@ impl Shared {
         &self.memory
     }
 
-    /// Keeps the memory of all rings in memfds and frees that of removed ones. Returns the errors
-    /// of rings that could not be kept.
+    /// Keeps the memory of every ring that is in memfds, and frees the memory of removed rings.
+    /// Returns the errors of rings that could not be kept.
     pub(crate) fn keep_memory(&self) -> Result<Vec<SegmentError>, SegmentError> {
         locked(&self.memory).look(&self.base)
     }

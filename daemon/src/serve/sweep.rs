@@ -1,6 +1,6 @@
-//! Periodic maintenance: removes orphans, keeps the memory of rings in memfds, clears pins of dead
-//! readers, and finishes interrupted resizes. Also counts reader statistics, and starts and stops
-//! followers.
+//! Periodic maintenance: removes orphans, keeps the memory of rings that are in memfds, clears pins
+//! of dead readers, and finishes interrupted resizes. Also counts reader statistics, and starts and
+//! stops followers.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::objects::catalogue::is_garbage;
 /// The thread that sweeps.
 #[derive(Debug)]
 pub(crate) struct Sweeper {
-    // Dropped to stop the thread.
+    // Dropping the sender stops the thread.
     wake: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }

@@ -13,7 +13,8 @@ use backcast_core::{Column, DType};
 use backcast_files::{arrow_field, arrow_item, arrow_length, arrow_type};
 use bytemuck::Pod;
 
-/// Calls a generic function with the Arrow type of a numeric `dtype`.
+/// Calls a generic function with the Arrow type of a numeric `dtype`. For booleans, evaluates
+/// `$bool` instead.
 macro_rules! of_number {
     ($dtype:expr, $call:ident($($argument:expr),*), $bool:expr) => {
         match $dtype {
@@ -53,7 +54,7 @@ fn list(dtype: DType, shape: &[u32], elements: ArrayRef) -> ArrayRef {
     }
     let empty =
         || Arc::new(FixedSizeListArray::new_null(arrow_item(dtype), arrow_length(shape), 0));
-    // Fails only if the length is not a multiple of the shape's; callers pass whole rows.
+    // Fails only if the elements do not fill whole rows; callers pass whole rows.
     FixedSizeListArray::try_new(arrow_item(dtype), arrow_length(shape), elements, None)
         .map_or_else(|_| empty() as ArrayRef, |list| Arc::new(list))
 }

@@ -1,4 +1,5 @@
-//! Columns of the ring for a dataset: those of its spaces and everything else in its files.
+//! Columns of the ring that is made from a dataset: one for each array of the dataset's spaces, and
+//! for each other array in its files.
 
 use std::path::Path;
 
@@ -32,7 +33,8 @@ struct ExpectedColumn {
     name: String,
     path: Vec<String>,
     role: Role,
-    /// Type and shape, or the reason why no column can hold them. `None` takes those of the files.
+    /// Type and shape, or the reason why no column can hold them. `None` takes the type and the
+    /// shape from the files.
     holds: Option<Result<(DType, Vec<u32>), String>>,
     /// Whether the ring has the type of `holds` rather than that of the files.
     exact: bool,

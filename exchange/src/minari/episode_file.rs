@@ -120,7 +120,8 @@ impl EpisodeData<'_> {
             return array(DType::U8, &[], &[]);
         };
         if self.parts.is_choice(at) {
-            // `count_choices` refused values that do not fit.
+            // `count_choices` refused values that do not fit, except in the unused action of the
+            // last row.
             let choices =
                 integers(column.dtype(), bytes).map(|value| i64::try_from(value).unwrap_or(0));
             let choices: Vec<u8> = choices.flat_map(i64::to_ne_bytes).collect();

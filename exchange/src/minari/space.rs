@@ -16,8 +16,8 @@ pub(crate) struct SpaceLeaf {
     pub(crate) holds: Result<(DType, Vec<u32>), String>,
 }
 
-/// Smallest value, or 0 if that is less, and largest value of an integer column, for a Discrete
-/// space. `None` before the first value.
+/// First choice and largest value of an integer column, for a Discrete space. The first choice is
+/// 0, or the smallest value if that is negative. `None` before the first value.
 pub(crate) type Choices = Option<(i64, i64)>;
 
 /// Maximum choices of a space, which Gymnasium counts in signed 64 bits.

@@ -59,7 +59,7 @@ pub(super) fn read(
         NpyError::Damaged(what)
     })?;
     let mut numbers = Vec::new();
-    // Grows with the data, not with the claimed size.
+    // The vector grows with the data, not with the claimed size.
     input.take(bytes).read_to_end(&mut numbers).map_err(cut)?;
     if numbers.len() as u64 != bytes {
         let what = format!("it has {} bytes of numbers, not {bytes}", numbers.len());
@@ -81,7 +81,8 @@ pub(super) fn read(
     Ok((dtype, shape, numbers))
 }
 
-/// Copies elements of `size` bytes that lie in Fortran order. Returns `None` if memory is short.
+/// Copies elements of `size` bytes from Fortran order to C order. Returns `None` if there is not
+/// enough memory.
 fn in_c_order(numbers: &[u8], size: usize, shape: &[u64]) -> Option<Vec<u8>> {
     // Walks the elements in C order. `place` is the index of the next element along each axis.
     // `from` is its offset in `numbers`, in elements: the sum of the indices times the strides of
@@ -142,7 +143,7 @@ fn parse(header: &str) -> Result<Header, NpyError> {
         },
     };
     let dtype = dtype.ok_or_else(|| {
-        // NumPy writes the type of `ml_dtypes` as two bytes without a meaning.
+        // NumPy writes the bfloat16 of `ml_dtypes` as two bytes without a meaning.
         let bits = if matches!(descr, "<V2" | "|V2") {
             ", or the bits of bfloat16 as `array.view(\"u2\")`"
         } else {

@@ -65,8 +65,8 @@ pub(crate) struct RowReader<'a, 'p> {
 }
 
 impl<'a, 'p> RowReader<'a, 'p> {
-    /// Selects the readable rows of every lane. For a full lane with a writer, these are the rows
-    /// that are readable when its first rows are copied, which this function does.
+    /// Selects the readable rows of every lane. If a lane is full and has a writer, also copies its
+    /// first rows, and selects the rows that are readable at that moment.
     pub(crate) fn begin(
         ring: &'a Ring,
         group_rows: u64,

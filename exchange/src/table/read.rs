@@ -36,7 +36,7 @@ pub(crate) fn read(
         Some(asked) => {
             ring.lane_capacity = asked.div_ceil(lanes.max(1));
             if ring.lane_capacity < longest {
-                // All lanes have the capacity of the longest one.
+                // All lanes of the ring have one capacity, and the longest lane must fit.
                 return Err(ImportError::Capacity { asked, rows: longest.saturating_mul(lanes) });
             }
         }
@@ -187,7 +187,7 @@ impl Table {
                 }
             }
             self.put(leaves, bytes, spans, sink).map_err(|error| match error {
-                // Invalid sequence numbers or flags. Their hash would differ as well.
+                // The sequence numbers or the flags of the rows are invalid.
                 ImportError::Restore(error) if !matches!(error, RestoreError::Ring(_)) => {
                     self.file.damaged(&*part, error.to_string())
                 }

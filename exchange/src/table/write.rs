@@ -67,7 +67,8 @@ pub(crate) fn write(
     Ok(report)
 }
 
-/// Newest contiguous rows of each lane. A ring has no gaps, so an import drops the rows before one.
+/// Newest contiguous rows of each lane. A ring has no gaps, so an import drops the rows before a
+/// gap.
 struct ContiguousRows(Vec<Option<Range<u64>>>);
 
 impl ContiguousRows {

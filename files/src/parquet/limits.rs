@@ -1,5 +1,5 @@
-//! Limits of the Parquet reader on untrusted files. [`unpacked_limit`](crate::unpacked_limit) states
-//! what a file may unpack to in all.
+//! Limits of the Parquet reader on untrusted files. [`unpacked_limit`](crate::unpacked_limit)
+//! limits what a file may unpack to in total.
 
 /// Maximum depth of a schema.
 pub(super) const MAX_SCHEMA_DEPTH: usize = 100;

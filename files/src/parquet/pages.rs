@@ -20,7 +20,7 @@ use super::{
     delta::DeltaStreams, limits::PAGE_SLACK_BYTES, page_header::PageHeader, source::FileSource,
 };
 
-/// Row group from which one column is read, with its page headers checked.
+/// Row group of a file. The page headers of a column are checked while the column is read.
 #[derive(Clone, Debug)]
 pub struct ColumnChunk {
     /// The file.
@@ -29,7 +29,7 @@ pub struct ColumnChunk {
     pub metadata: Arc<ParquetMetaData>,
     /// Index of the row group.
     pub row_group: usize,
-    /// Maximum values of a row: 1, unless it is a list.
+    /// Maximum values of a row: 1, unless rows are lists.
     pub row_values: u64,
 }
 
@@ -65,7 +65,7 @@ impl Iterator for Once {
 
 impl PageIterator for Once {}
 
-/// Page reader that checks each header before the crate's reader reads the page.
+/// Page reader that checks each header before the reader of the `parquet` crate reads the page.
 struct CheckedPages {
     inner: SerializedPageReader<FileSource>,
     source: FileSource,
@@ -95,7 +95,7 @@ impl CheckedPages {
         })
     }
 
-    /// Checks the headers up to the next page that the crate's reader returns.
+    /// Checks the headers up to the next page that the inner reader returns.
     fn check_next(&mut self) -> Result<()> {
         while self.left > 0 {
             let header = PageHeader::read(self.source.get_read(self.at)?, self.left)?;

@@ -1,4 +1,5 @@
-//! Positioned reads for the decoder, within the length of the file when it was opened.
+//! Positioned reads for the decoder. They begin within the length that the file had when it was
+//! wrapped.
 
 use std::{
     fs::File,

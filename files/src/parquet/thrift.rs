@@ -36,7 +36,7 @@ pub(super) struct ThriftField {
     depth: u32,
 }
 
-/// Empty shape: of scalar fields, and of structs of which no field is read.
+/// Empty shape, for scalar fields and for structs of which no field is read.
 pub(super) const OPAQUE: &StructShape = &StructShape(&[]);
 
 /// A parser of at most `limit` bytes.

@@ -31,7 +31,7 @@ pub enum EpisodeError {
 }
 
 impl EpisodeError {
-    /// Returns the message for a single environment, without numbers, masks and modes.
+    /// Returns the message for a single environment. It names no environment number.
     #[must_use]
     pub fn for_single(&self) -> String {
         match self {

@@ -9,7 +9,7 @@
 //! - `SameStep`: the observation is already the next episode's first. The last observation of the
 //!   ended episode is kept separately; reward and flags are the ended episode's.
 //! - `Disabled`: a step is an error until the sub-environment is reset. A portfolio environment
-//!   with [`play_on`](crate::PortfolioOptions::play_on) can be stepped on.
+//!   with [`play_on`](crate::PortfolioOptions::play_on) can be stepped up to its last day.
 
 mod choice;
 mod episodes;

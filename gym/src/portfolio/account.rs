@@ -17,7 +17,7 @@ use super::{
 };
 use crate::contract::{EnvStream, EpisodeSums};
 
-/// Fraction of the cash. A purchase that costs at most this much is paid in full, whatever the
+/// Fraction of the cash. A purchase that costs at most this fraction is paid in full, whatever the
 /// rounding, so that no division is needed.
 pub(crate) const SURELY_PAID: f64 = 1.0 - 1e-9;
 
@@ -71,8 +71,9 @@ enum OrderSide {
 }
 
 impl PortfolioAccount<'_> {
-    /// Returns the fees of all orders as fractions of their value. Returns `None` with fees of
-    /// single tickers, other costs, or other prices than the close, and if orders are recorded.
+    /// Returns the fees of all orders as fractions of their value. Returns `None` if some tickers
+    /// have fees of their own, with a fixed fee or slippage, if orders are not filled at the close,
+    /// and if fills are recorded.
     pub(crate) fn only_costs(&self) -> Option<Sides> {
         let rules = self.today.rules;
         let Sides { buy, sell } = rules.slippage;

@@ -10,8 +10,8 @@ choice!(
         Default = "default" or "deterministic",
         /// A price drawn uniformly from low to high.
         Uniform = "uniform",
-        /// A price drawn to the trader's disadvantage. A sale lies between the low and the lesser
-        /// of open and close; a purchase between the greater of the two and the high.
+        /// A price drawn to the trader's disadvantage: of a sale, between the low and the lesser
+        /// of open and close; of a purchase, between the greater of the two and the high.
         AdvUniform = "adv_uniform",
     }
 );
@@ -48,8 +48,8 @@ choice!(
         /// The default.
         #[default]
         Same = "same",
-        /// Day `d + 1`, before anything of it is observed. This is look-ahead: cash and shares then
-        /// depend on the close of `d + 1`.
+        /// Day `d + 1`, before anything of it is observed. This is look-ahead: the cash and shares
+        /// shown then depend on the close, and perhaps the low, of `d + 1`.
         Next = "next",
         /// Day `d`, as [`Same`](Self::Same). With [`StopLossPrice::Low`], holdings bought or added
         /// to on `d` are compared too, with a low that may be older than the purchase: the rule of

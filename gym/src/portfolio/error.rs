@@ -170,7 +170,7 @@ pub enum PortfolioError {
 }
 
 impl PortfolioError {
-    /// Returns the message for a single environment, without numbers, masks and modes.
+    /// Returns the message for a single environment. It names no environment number.
     #[must_use]
     pub fn for_single(&self) -> String {
         match self {
@@ -204,8 +204,8 @@ impl PortfolioError {
     }
 }
 
-/// Returns the end of a message: `day` cannot show indicators that are `lag` days old. Empty if it
-/// can.
+/// Returns the end of a message about a `day` that cannot show indicators `lag` days old. Returns
+/// an empty text if it can.
 fn lagged(day: usize, lag: usize) -> String {
     if day < lag {
         format!(

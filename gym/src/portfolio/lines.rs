@@ -1,7 +1,7 @@
 //! Padding of numbers by ticker to lines of 16; the padding is zero and never traded.
 //!
 //! A loop over a portfolio then consists of whole vectors. Without padding, 14 of 30 tickers would
-//! be left to the scalar loop after it.
+//! be left to a scalar loop.
 
 /// Numbers in a line: four vectors of 32 bytes, which an unrolled loop processes in one pass.
 pub(crate) const LINE: usize = 16;

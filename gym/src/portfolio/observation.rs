@@ -5,7 +5,8 @@ use std::ops::Range;
 use super::error::PortfolioError;
 use crate::contract::{check_length, zeros};
 
-/// Maximum size of all observations of one step, and of their histories: one gibibyte.
+/// Maximum size of all observations of one step without histories, and of all their histories: one
+/// gibibyte each.
 pub(super) const MOST_BYTES: usize = 1 << 30;
 
 /// Sizes of the observation of one sub-environment.
@@ -94,7 +95,7 @@ impl Observation {
     /// Writes all fields as f32 to `out` `[N, flat_width]`, one row per environment. Fields are in
     /// the order of their names, each in C order, as `gymnasium.spaces.flatten` orders a dict.
     ///
-    /// One pass, no allocation. Nothing is written if `out` has another length.
+    /// Takes one pass and allocates nothing. Writes nothing if `out` has another length.
     pub fn flatten_into(&self, out: &mut [f32]) -> Result<(), PortfolioError> {
         let envs = self.num_envs();
         let shown =

@@ -63,7 +63,8 @@ pub struct PortfolioOptions {
     pub delisting: Delisting,
     /// Shares at the start of an episode, by ticker. Their average price is the open of that day.
     /// For a ticker without a row on that day, it is the last close before. A portfolio gets only
-    /// those of the tickers that it trades in the episode.
+    /// those of the tickers that it trades in the episode. With [`Delisting::Settle`], shares of a
+    /// ticker that has left the market are given as cash.
     pub initial_shares: BTreeMap<String, u32>,
     /// Indicators to show, in this order; `None` for all, in the panel's order.
     pub indicators: Option<Vec<String>>,

@@ -313,7 +313,7 @@ fn quantities_of<A: Copy + Into<f64>>(
     for (quantity, ((&action, &open), &held)) in quantities.iter_mut().zip(inputs) {
         // Conversion truncates toward zero.
         let wanted = trunc_to_i32(action.into() * hmax);
-        // No branches, since random actions would make them mispredict.
+        // Uses no branch, since random actions would make it mispredict.
         let possible = i32::from(open > 0.0) & (i32::from(wanted > 0) | i32::from(held > 0));
         *quantity = wanted * possible;
     }

@@ -62,7 +62,7 @@ impl SimdKernel<i32, f64, f64, (), (), (), (f64, f64)> for ValueHoldings {
 
 #[inline(always)]
 fn joined(sums: [f64; SUMS]) -> f64 {
-    // Written out: a closure over an array would not be inlined into the wide variant.
+    // Adds without a closure over an array, which would not be inlined into the wide variant.
     let pairs = [sums[0] + sums[4], sums[1] + sums[5], sums[2] + sums[6], sums[3] + sums[7]];
     (pairs[0] + pairs[1]) + (pairs[2] + pairs[3])
 }

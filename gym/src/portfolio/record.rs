@@ -1,6 +1,6 @@
 //! Record of an episode, day by day.
 
-/// Maximum fills of a ticker on one day: an order, and a stop loss or settlement of the rest.
+/// Maximum fills of a ticker in one step: an order, and a stop loss or settlement of the rest.
 pub(crate) const MOST_FILLS: usize = 2;
 
 /// An executed order, or a holding that was settled.

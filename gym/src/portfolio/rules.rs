@@ -50,7 +50,7 @@ pub(crate) struct Sides {
 }
 
 impl TradingRules {
-    /// Returns rules without exceptions for single tickers, initial shares and departures.
+    /// Returns rules that are equal for all tickers, without initial shares and without departures.
     pub(crate) fn uniform(options: &PortfolioOptions, tickers: usize) -> Self {
         let slip = options.slippage_bps / 10_000.0;
         let costs = Sides { buy: options.buy_cost_pct, sell: options.sell_cost_pct };

@@ -22,9 +22,10 @@ pub(crate) struct PortfolioSetup {
     pub(crate) panel: Panel,
     pub(crate) options: PortfolioOptions,
     pub(crate) rules: TradingRules,
-    /// Positions in the panel of the tickers that may be drawn, in action order.
+    /// Positions in the panel of the tickers that portfolios without tickers of their own trade or
+    /// draw from, in action order.
     pool: Vec<usize>,
-    /// Whether some portfolios have tickers of their own.
+    /// Whether the caller gave a list of tickers for each portfolio. The lists may be empty.
     named_each: bool,
     /// Number of tickers of each portfolio, `T`.
     pub(crate) n_tickers: usize,
@@ -151,8 +152,8 @@ impl PortfolioSetup {
         Ok(setup)
     }
 
-    /// Returns the highest value that a portfolio can have at the start of an episode: its cash,
-    /// and the initial shares at their highest closes.
+    /// Returns an upper bound of a portfolio's value at the start of an episode: its cash, and all
+    /// initial shares at their highest closes.
     pub(crate) fn most_at_start(&self) -> f64 {
         let rows = self.panel.rows();
         let days = 0..self.panel.days();
@@ -178,8 +179,8 @@ impl PortfolioSetup {
         })
     }
 
-    /// Refuses initial shares of a ticker that no portfolio trades. Accepts them if portfolios name
-    /// their own tickers, which may change before the next episode.
+    /// Refuses initial shares of a ticker that no portfolio trades. Accepts any if the caller gave
+    /// a list of tickers for each portfolio.
     pub(crate) fn check_shares(&self) -> Result<(), PortfolioError> {
         let lost = |ticker: &usize| !self.named_each && !self.pool.contains(ticker);
         let lost = self.rules.held_at_start().find(lost);
@@ -239,9 +240,9 @@ impl PortfolioSetup {
     }
 
     /// Checks a start day that the caller chose. It must lie within the days, have `indicator_lag`
-    /// days before it, and leave one step at least. It may be later than any drawn day. All initial
-    /// shares must have a price, and one ticker must be listed, unless the tickers are about to be
-    /// drawn (`None`).
+    /// days before it, and leave one step at least. It may be later than any drawn day. Unless the
+    /// tickers are about to be drawn (`None`), all initial shares must have a price, and one ticker
+    /// must be listed.
     pub(crate) fn check_start(
         &self,
         env: usize,

@@ -21,8 +21,8 @@ pub(crate) struct StartDays {
     listed: Vec<u64>,
     /// Days of `listed` with `history` listed days before them; empty without history.
     with_history: Vec<u64>,
-    /// Lower limit of the start days of each ticker. At least the number of days if the ticker has
-    /// no row.
+    /// Lower limit of the start days of each ticker. For a ticker without a row, it is at least the
+    /// number of days.
     first: Vec<usize>,
     /// First day on which the initial shares have a price; 0 without such shares.
     held_from: Vec<usize>,
@@ -97,7 +97,7 @@ impl StartDays {
     }
 
     /// Returns the lower limit of the days on which all `tickers` and macro tickers are listed, and
-    /// the ticker that sets it.
+    /// the ticker with the latest limit of its own.
     pub(crate) fn low(&self, tickers: &[usize]) -> (usize, usize) {
         let all = tickers.iter().chain(&self.macros);
         let latest = all.copied().max_by_key(|&ticker| self.first[ticker]).unwrap_or_default();
@@ -123,8 +123,8 @@ impl StartDays {
         tickers.iter().map(|&ticker| self.held_from[ticker]).max().unwrap_or_default()
     }
 
-    /// Returns whether on some day `count` tickers of `pool` and all macro tickers are listed. Each
-    /// must be at least `shift` days after its own first start day.
+    /// Returns whether on some day `count` tickers of `pool` and all macro tickers are listed. The
+    /// day must be at least `shift` days after the first start day of each of these tickers.
     pub(crate) fn any_of(&self, pool: &[usize], count: usize, shift: usize) -> bool {
         let could = |&ticker: &usize, day: usize| {
             day.checked_sub(shift).is_some_and(|first| first >= self.low(&[ticker]).0)
@@ -184,8 +184,8 @@ impl StartDays {
         }
     }
 
-    /// Returns the days on which all tickers are listed. Without such days, returns the days on
-    /// which at least one ticker is listed. A `shift` that leaves no day gives `None`.
+    /// Returns the days on which all tickers are listed. If there are none even without `shift`,
+    /// returns the days on which at least one ticker is listed. Returns `None` if no day is left.
     fn allowed(&self, tickers: &[usize], shift: usize) -> Option<AllowedDays> {
         let common = self.common(&self.listed, tickers, 0);
         if shift == 0 && common.is_some() {

@@ -28,8 +28,8 @@ pub(crate) struct DayTable {
     notes: Arc<[DayNote]>,
     /// `[days with gaps, width]`: values at the open, as in [`Prices`].
     at_open: Arc<HugeArray<f64>>,
-    /// Numbers of a day: indicators of the tickers, opens of the macro tickers, and indicators of
-    /// the macro tickers.
+    /// Counts of numbers in a day: indicators of the tickers, opens of the macro tickers, and
+    /// indicators of the macro tickers.
     parts: [usize; 3],
     /// `[days, sum of parts]`: numbers of [`ShownDay`], in the order of `parts`.
     shown: Arc<HugeArray<f64>>,
@@ -126,7 +126,7 @@ impl DayTable {
     }
 
     /// Prefetches the entries that a step from `day` to the next reads: the prices of both days,
-    /// and the indicators `lag` days before the next.
+    /// the macro opens of the next, and the indicators `lag` days before the next.
     #[inline]
     pub(crate) fn prefetch(&self, day: usize, lag: usize) {
         let at = day.saturating_sub(self.first);

@@ -169,7 +169,7 @@ impl From<u8> for TradingAction {
     }
 }
 
-/// Returns the number of the action, so that the calls for vectors take actions as they are.
+/// Converts an action to its number, so that `step_into` accepts a slice of `DiscreteAction`s.
 impl From<DiscreteAction> for f64 {
     fn from(action: DiscreteAction) -> Self {
         Self::from(action as u8)

@@ -116,8 +116,8 @@ pub struct TradingEnvConfig {
     ///
     /// A snapshot is a market that ran `warmup_ticks` when the environment was built: book, price,
     /// hidden value, and positions of all background agents. An episode copies the snapshot that
-    /// its seed draws, gives its agents their endowment, and goes on with random streams of its
-    /// own. The two seed spaces have different snapshots.
+    /// its seed draws, and goes on with random streams of its own. The agents from outside start
+    /// with their endowment. The two seed spaces have different snapshots.
     pub warm_snapshots: u32,
 }
 

@@ -14,8 +14,8 @@ choice!(
         #[default]
         Mid = "mid",
         /// The prices at which the book would take the position now, without fees. Shares beyond
-        /// its first 16 levels count at the last of these, or at the mid-price if that side is
-        /// empty.
+        /// the first 16 levels of the book count at the price of the last level. If the side has no
+        /// orders, all shares count at the mid-price.
         Liquidation = "liquidation",
     }
 );

@@ -118,7 +118,7 @@ impl TradingError {
     }
 }
 
-/// Returns the part of a message about warm snapshots. Empty if there are none.
+/// Returns the part of a message about warm snapshots, which is empty without them.
 fn with_snapshots(snapshots: u32) -> String {
     match snapshots {
         0 => String::new(),

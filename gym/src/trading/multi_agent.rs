@@ -84,8 +84,8 @@ impl MultiAgentTradingEnv {
 
     /// Begins an episode of all agents and writes their observations, `[K, F]`.
     ///
-    /// `seed` restarts the stream of episode seeds; `None` draws the next one. `options` hold for
-    /// every agent.
+    /// `seed` restarts the stream of episode seeds; `None` continues it. `options` hold for every
+    /// agent.
     pub fn reset_into(
         &mut self,
         seed: Option<u64>,
@@ -201,8 +201,8 @@ impl MultiAgentTradingEnv {
         self.runner.seats().iter().map(AgentSeat::action_len).sum()
     }
 
-    /// Returns a mask of the choices of one agent's discrete scheme that can have an effect now,
-    /// symbol by symbol. It is empty for a continuous scheme.
+    /// Returns a mask of the choices of one agent's discrete scheme, symbol by symbol: false for a
+    /// choice that limits, cash or open orders rule out now. It is empty for a continuous scheme.
     #[must_use]
     pub fn action_mask(&self, agent: usize) -> Vec<bool> {
         let choices = self.seat(agent).agent().config().actions.choices().unwrap_or(0);

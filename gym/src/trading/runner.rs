@@ -129,7 +129,8 @@ impl EpisodeRunner {
         self.setup.observe(&self.market, agent, self.start_tick, out)
     }
 
-    /// Writes a mask of the choices of one agent's discrete scheme that can have an effect now.
+    /// Writes a mask of the choices of one agent's discrete scheme: false for a choice that limits,
+    /// cash or open orders rule out now.
     pub(super) fn mask(&self, agent: usize, out: &mut [bool]) {
         self.seats[agent].mask(&self.market, out);
     }

@@ -200,8 +200,8 @@ impl AgentSeat {
         }
     }
 
-    /// Writes a mask of the choices of a discrete scheme that can have an effect now, symbol by
-    /// symbol.
+    /// Writes a mask of the choices of a discrete scheme, symbol by symbol: false for a choice that
+    /// limits, cash or open orders rule out now.
     pub(super) fn mask(&self, market: &Market, out: &mut [bool]) {
         let Some(choices) = self.agent.config().actions.choices() else { return };
         for (symbol, out) in (0..).zip(out.chunks_exact_mut(choices)) {

@@ -58,15 +58,14 @@ impl TradingEnv {
 
     /// Begins an episode and returns its first observation.
     ///
-    /// `seed` restarts the stream of episode seeds; `None` draws the next episode seed of the
-    /// stream.
+    /// `seed` restarts the stream of episode seeds; `None` continues it.
     pub fn reset(&mut self, seed: Option<u64>) -> Result<(Vec<f32>, StepInfo), TradingError> {
         let mut observation = vec![0.0; self.observation_size()];
         self.reset_into(seed, TradingResetOptions::default(), &mut observation)?;
         Ok((observation, *self.info()))
     }
 
-    /// Begins an episode and writes its first observation. No allocation.
+    /// Begins an episode and writes its first observation, without allocating.
     pub fn reset_into(
         &mut self,
         seed: Option<u64>,
@@ -95,8 +94,8 @@ impl TradingEnv {
         Ok(StepResult { observation, reward, terminated, truncated, info: *self.info() })
     }
 
-    /// Takes one decision: `action` has the numbers of every symbol,
-    /// [`action_len`](Self::action_len) in all. No allocation.
+    /// Takes one decision, without allocating. `action` has the numbers of every symbol,
+    /// [`action_len`](Self::action_len) in all.
     ///
     /// # Errors
     /// [`TradingError`] before anything changes: a wrong length, a number outside the bounds of the
@@ -136,8 +135,8 @@ impl TradingEnv {
         self.setup.action_len()
     }
 
-    /// Returns a mask of the choices of a discrete scheme that can have an effect now, symbol by
-    /// symbol. It is empty for a continuous scheme.
+    /// Returns a mask of the choices of a discrete scheme, symbol by symbol: false for a choice
+    /// that limits, cash or open orders rule out now. It is empty for a continuous scheme.
     #[must_use]
     pub fn action_mask(&self) -> Vec<bool> {
         let choices = self.setup.scheme().choices().unwrap_or(0);

@@ -21,8 +21,8 @@ use crate::contract::{
 
 /// Minimum and maximum number of sub-environments that each of several threads takes at a time.
 const CHUNK: (usize, usize) = (4, 64);
-/// Maximum number of sub-environments that are stepped without prefetching, since their memory fits
-/// a core's own cache.
+/// Maximum number of sub-environments that are stepped without prefetching. A step reads about 300
+/// cache lines of a sub-environment with one symbol. Those of 16 fit a core's own cache.
 const CACHED_ENVS: usize = 16;
 
 /// `N` trading environments, stepped together.
@@ -117,8 +117,8 @@ impl TradingVectorEnv {
     }
 
     /// Changes the autoreset mode. Episodes that have ended already begin anew at the next step,
-    /// unless the new mode is `Disabled`. Fails only if memory for the final observations of
-    /// `SameStep` does not suffice.
+    /// unless the new mode is `Disabled`. Fails only if memory for the final observations, details
+    /// and masks of `SameStep` does not suffice.
     pub fn set_autoreset_mode(&mut self, mode: AutoresetMode) -> Result<(), TradingError> {
         if mode == AutoresetMode::SameStep && self.final_obs.is_empty() {
             let num_envs = self.num_envs();
@@ -134,8 +134,8 @@ impl TradingVectorEnv {
     /// Begins new episodes and writes the observations of all sub-environments, `[N, F]`.
     ///
     /// - `seed`: streams of episode seeds.
-    /// - `mask` `[N]`: sub-environments to reset, at least one; `None` for all, as in the first
-    ///   reset.
+    /// - `mask` `[N]`: sub-environments to reset, at least one; `None` for all. The first reset
+    ///   must select all.
     /// - `options`: choices for those that are reset.
     pub fn reset_into(
         &mut self,
@@ -362,8 +362,9 @@ impl TradingVectorEnv {
         self.setup.action_len()
     }
 
-    /// Writes a mask of the choices of a discrete scheme that can have an effect now, `[N, S,
-    /// choices]`. Allocates nothing. A continuous scheme has an empty mask.
+    /// Writes a mask of the choices of a discrete scheme, `[N, S, choices]`: false for a choice
+    /// that limits, cash or open orders rule out now. Allocates nothing. A continuous scheme has an
+    /// empty mask.
     pub fn action_mask_into(&self, out: &mut [bool]) -> Result<(), TradingError> {
         let each = self.mask_len();
         check_length("out", self.num_envs() * each, Some(out.len()))?;
@@ -425,8 +426,8 @@ impl TradingVectorEnv {
     }
 
     /// Returns the last observations of the episodes that the last step ended, `[N, F]`, with
-    /// `SameStep`; valid where [`ended`](Self::ended) is true. Not written in the other modes, in
-    /// which the observation itself is the final one.
+    /// `SameStep`; valid where [`ended`](Self::ended) is true. The other modes do not write them:
+    /// there the step itself returns the last observation of an ended episode.
     #[must_use]
     pub fn final_observations(&self) -> &[f32] {
         &self.final_obs

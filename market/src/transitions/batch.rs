@@ -43,7 +43,7 @@ pub struct TransitionBatch {
     /// Rewards, `[N, objectives]`.
     pub rewards: Vec<f32>,
     /// Flags done and terminal, 0 or 1, `[N, 2]`. Terminal means that a limit from outside ended
-    /// the episode. Read with [`outcome`](Self::outcome), which also decodes steps that both
+    /// the episode. [`outcome`](Self::outcome) reads them, and also decodes steps that both
     /// terminated and truncated.
     pub ends: Vec<u8>,
 }

@@ -76,8 +76,8 @@ impl TransitionRing {
 
     /// Returns the transitions of some indices, within `0..len`. With one adding process an index
     /// is a slot, which is overwritten one capacity later. With several processes indices count
-    /// lane after lane. One copy; rows that are overwritten meanwhile are read again, at most 64
-    /// times.
+    /// lane after lane. Makes one copy. Reads rows that are overwritten meanwhile again, in at most
+    /// 64 attempts.
     pub fn get(&self, indices: &[i64]) -> Result<TransitionBatch, TransitionError> {
         let mut batch = TransitionBatch::default();
         self.read(indices.len(), &mut batch, |lanes, item, _| {
@@ -122,7 +122,8 @@ impl TransitionRing {
         }
     }
 
-    /// Draws the indices that [`draw_into`](Self::draw_into) would draw.
+    /// Draws the indices that [`draw_into`](Self::draw_into) would draw if no row were overwritten
+    /// meanwhile.
     pub fn draw_indices(&mut self, batch_size: usize) -> Result<Vec<i64>, TransitionError> {
         let n = self.drawn(batch_size)?;
         let size = self.len()?;
@@ -195,7 +196,7 @@ impl TransitionRing {
     }
 
     /// Returns the transitions of each lane, oldest first, and the position of each lane's first
-    /// one. Complete as long as no process adds meanwhile.
+    /// one. The result is complete if no process adds meanwhile.
     pub(crate) fn everything(&self) -> Result<Vec<(u64, TransitionBatch)>, TransitionError> {
         let copy = |view: LaneView| {
             let rows: Vec<(usize, u64)> = view.rows().enumerate().collect();

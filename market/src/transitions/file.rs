@@ -112,9 +112,10 @@ impl TransitionRing {
 
     /// Replaces all transitions by those of a file, and continues its stream of draws. Refuses a
     /// file that is truncated, altered, of another kind, of another panel or of other sizes, and
-    /// then changes nothing. A smaller buffer keeps the newest transitions.
+    /// then changes nothing. With one adding process the capacities may differ: a smaller buffer
+    /// keeps the newest transitions.
     ///
-    /// Refused while other live processes hold lanes.
+    /// Fails while other live processes hold lanes.
     pub fn load(&mut self, path: impl AsRef<Path>) -> Result<(), TransitionError> {
         let path = path.as_ref();
         let bytes = read(path)?;

@@ -10,14 +10,14 @@ use super::{
     error::TransitionError,
 };
 
-/// Maximum attempts to read one row, of which a writer may overtake each.
+/// Maximum attempts to read one row. An attempt fails if a writer overwrites the row meanwhile.
 const ATTEMPTS: u32 = 64;
 
 /// The state of a lane at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LaneView {
     pub(crate) lane: u32,
-    /// Sequence number minus position of every transition. May be negative after a load, since a
+    /// Sequence number minus position of every transition. It may be negative after a load, since a
     /// loaded lane need not begin at position 0.
     base: i64,
     /// Sequence number of the next row.

@@ -308,8 +308,8 @@ impl Samples<'_> {
         }
     }
 
-    /// Lists the windows of a batch in `windows`, in the order of the cells `[S, B]`. Needed if
-    /// samples have different tickers. `known` is the number of tickers of the panel.
+    /// Lists the windows of a batch in `windows`, in the order of the cells `[S, B]`. Samples may
+    /// have different tickers. `known` is the number of tickers of the panel.
     fn sort_by_slot(&self, known: usize, windows: &mut SortedWindows) {
         let MarketPlan { batch, own, ref unique, .. } = *self.plan;
         let mut slot_of = vec![0; known];

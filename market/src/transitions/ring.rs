@@ -41,8 +41,9 @@ pub struct TransitionOptions {
     /// First day that future windows do not show, such as the end of the training data; `None`
     /// shows all days.
     pub end: Option<usize>,
-    /// Days by which the indicators of observations are older than the open. Stored with the ring:
-    /// a process that joins passes it as [`TransitionWindows::lead`](super::TransitionWindows::lead).
+    /// Days by which the indicators of observations are older than the open. The ring stores it: a
+    /// process that joins passes it as
+    /// [`TransitionWindows::lead`](super::TransitionWindows::lead).
     pub indicator_lag: usize,
 }
 
@@ -220,8 +221,8 @@ impl TransitionRing {
         }
     }
 
-    /// Appends transitions in order. One copy; an error means that none was added. The first call
-    /// claims a lane.
+    /// Appends transitions in order, with one copy. An error means that none was added. The first
+    /// call claims a lane.
     pub fn add(&mut self, batch: &TransitionBatch) -> Result<(), TransitionError> {
         check(batch, &self.shape, &self.panel)?;
         if self.adder.is_none() {
@@ -254,7 +255,7 @@ impl TransitionRing {
         Ok(self.len()? == 0)
     }
 
-    /// Removes all transitions, for every process. Refused while other live processes hold lanes.
+    /// Removes all transitions, for every process. Fails while other live processes hold lanes.
     pub fn clear(&mut self) -> Result<(), TransitionError> {
         self.with_all("clear the buffer", |all, shape| {
             all.iter_mut().try_for_each(|adder| adder.clear(shape))
@@ -300,7 +301,7 @@ impl TransitionRing {
     }
 
     /// Replaces all transitions. `lanes` holds, for each lane, the position of the first transition
-    /// and the transitions. Refused while other live processes hold lanes.
+    /// and the transitions. Fails while other live processes hold lanes.
     pub(crate) fn replace(
         &mut self,
         lanes: &[(u64, TransitionBatch)],

@@ -80,7 +80,7 @@ impl<'a> ChunkWriter<'a> {
         about: &[(&str, String)],
         file_bytes: u64,
     ) -> Self {
-        // Random, so that a file that only a damaged manifest names is never overwritten.
+        // The prefix is random, so that no file is overwritten that only a damaged manifest names.
         let prefix = format!("{generation:08}-{:08x}", rand::random::<u32>());
         Self {
             storage,

@@ -23,8 +23,8 @@ use crate::spec::{BEFORE, LIVE};
 use crate::store::Store;
 use crate::tables;
 
-/// Longest wait for another process that changes the directory. Then the step fails, is reported,
-/// and is tried again.
+/// Maximum wait for another process that changes the directory. After that, the step fails. The
+/// follower reports the error and tries again.
 const STORE_WAIT: Duration = Duration::from_secs(10);
 
 /// Outcome of a step.

@@ -184,12 +184,15 @@ impl Following {
     }
 
     /// Writes all published rows to disk, whether or not a step is due. After an error the rows
-    /// saved before are unchanged, and the next step retries. `stopped` is called while another
-    /// process changes the directory or has a table locked, and ends the wait: with an error, or
-    /// with a snapshot that lacks the table.
+    /// saved before are unchanged, and the next step retries.
+    ///
+    /// `stopped` is called while another process changes the directory or has a table locked. If it
+    /// returns true, the wait for the directory ends with an error, and the wait for a table with a
+    /// snapshot that lacks the table.
     pub fn step(&mut self, stopped: &(dyn Fn() -> bool + Sync)) -> Result<(), SaveError> {
         let behind_since = Instant::now();
-        // Read before the rows are saved: a mark that rises meanwhile makes another step due.
+        // The marks are read before the rows are saved. A mark that rises meanwhile makes another
+        // step due.
         let marks = marks(&self.ring).collect();
         match self.done {
             Done::Snapshot { number, .. } => {
@@ -241,7 +244,7 @@ impl Following {
     }
 
     /// Returns the rows that were overwritten or dropped before they were copied; 0 in periodic
-    /// mode. Every published row is lapped, persisted, behind, or one of
+    /// mode. In the other modes every published row is lapped, persisted, behind, or one of
     /// [`rows_before`](Self::rows_before).
     #[must_use]
     pub fn rows_lapped(&self) -> u64 {
@@ -271,7 +274,8 @@ impl Following {
         }
     }
 
-    /// Returns the bytes and files that this follower wrote. The files do not include merged ones.
+    /// Returns the bytes and the number of files that this follower wrote. Merged files count for
+    /// the bytes only.
     #[must_use]
     pub fn written(&self) -> (u64, u64) {
         (self.bytes_written, self.files_written)
@@ -355,7 +359,7 @@ impl Following {
             let mut from = lane.next;
             for _ in 0..ATTEMPTS {
                 match guard.keep(number, from) {
-                    // The writer overwrote the row first; the next step counts lapped rows.
+                    // The writer overwrote the row first; the next step counts it as lapped.
                     Err(LeaseError::Pins(_)) => {
                         let oldest = self.ring.lane_span(number).unwrap_or_default().start;
                         from = lane.next.max(oldest);

@@ -61,7 +61,7 @@ impl FromStr for PersistMode {
     }
 }
 
-/// Modes and options of following.
+/// Options of following.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FollowOptions {
     /// Mode of the persistence.

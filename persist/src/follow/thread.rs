@@ -56,7 +56,7 @@ pub struct FollowState {
 #[derive(Debug)]
 pub struct Follower {
     shared: Arc<Shared>,
-    // Dropped to stop the thread.
+    // Dropping the sender stops the thread.
     wake: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -100,8 +100,9 @@ impl Follower {
         Self::start_after(None, store, name, ring, options)
     }
 
-    /// Starts like [`start`](Self::start), after another follower that was told to
-    /// [`finish`](Self::finish): a recreated ring is saved after the previous one.
+    /// Starts like [`start`](Self::start), but the thread first waits for the end of `before`. Call
+    /// [`finish`](Self::finish) on `before` first. So a recreated ring is saved after the previous
+    /// one.
     pub fn start_after(
         before: Option<&Self>,
         store: &Store,
@@ -209,15 +210,15 @@ fn follow(
         if ending {
             return;
         }
-        // The follower was told to end: one more step follows.
+        // If the follower is told to end during the wait, one more step follows.
         if wait(time) {
             shared.ending.store(true, Relaxed);
         }
     }
 }
 
-/// Inspects the ring and does a step if it is due or the last. Returns the time until the next
-/// inspection.
+/// Inspects the ring. Does a step if one is due, or if this is the `last` attempt and the rows on
+/// disk differ from the ring. Returns the time until the next inspection.
 fn attempt(
     following: &mut Option<Following>,
     last: bool,

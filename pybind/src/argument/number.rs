@@ -42,7 +42,7 @@ pub(crate) fn count_in(
     Err(Failure::new(class, format!("{what} is {asked}; give {wanted}")))
 }
 
-/// Reads an integer from 0 up.
+/// Reads an integer from 0 to 2**64 - 1.
 pub(crate) fn whole(
     given: Argument<i128>,
     what: &str,

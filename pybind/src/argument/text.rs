@@ -5,7 +5,10 @@ use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::{PyFloat, PyInt, PyString};
 
-/// Describes a value for an error: its `repr` if that is short, and its type.
+/// Describes a value for an error by its `repr` and its type.
+///
+/// None and an `int` are shown without the type. A `repr` that is empty or of several lines is left
+/// out, and so is a long one of a value that is neither a string nor a float.
 pub(crate) fn shown(value: &Bound<'_, PyAny>) -> PyResult<String> {
     const LONGEST: usize = 60;
     let class = text_of(value.get_type().name()?.as_any())?;

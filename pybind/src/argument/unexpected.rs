@@ -8,8 +8,8 @@ use pyo3::types::{PyDict, PyTuple};
 use super::text::text_of;
 use crate::error::{ErrorClass, Failure};
 
-/// Keywords of options that are objects here, and of other libraries: call, keyword, and what to
-/// write instead.
+/// Keywords that calls do not have: those of other libraries, and settings that belong to an object
+/// here. Each with its call, and what to write instead.
 const ELSEWHERE: [(&str, &str, &str); 48] = [
     ("sampler", "alpha", "select=bc.Priority(alpha=...)"),
     ("sampler", "priority", "select=bc.Priority(alpha=...)"),
@@ -63,8 +63,9 @@ const ELSEWHERE: [(&str, &str, &str); 48] = [
 
 /// Refuses arguments that a call does not have, and suggests the one that was probably meant.
 ///
-/// `extra` holds positional arguments beyond the last one, `unknown` keywords that the call does
-/// not have. `call` returns the callable, whose text signature lists its arguments.
+/// `extra` holds positional arguments beyond the last one. `unknown` holds keywords that the call
+/// does not have. `call` returns the name and the callable, whose text signature lists its
+/// arguments.
 pub(crate) fn refuse_unexpected<'py>(
     extra: &Bound<'py, PyTuple>,
     unknown: Option<&Bound<'py, PyDict>>,

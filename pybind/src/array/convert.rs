@@ -45,10 +45,10 @@ impl Target<'_> {
 
 /// Returns a C-contiguous array of the target's dtype: the same object if it already is one.
 ///
-/// Casts as NumPy's `same_kind` does (`f8` to `f4`, integers to floats), and to integers where
-/// every value fits. Appended rows take floats that are whole for integers, and numbers that are 0
-/// or 1 for booleans. Never wraps, never drops a fraction, makes no finite number infinite, and
-/// takes no masked arrays.
+/// Casts as NumPy's `same_kind` does (`f8` to `f4`, integers to floats), to integers where every
+/// value fits, and to booleans where every number is 0 or 1. For integers, only appended rows take
+/// whole floats and booleans. Never wraps, never drops a fraction, makes no finite number infinite,
+/// and takes no masked arrays.
 pub(crate) fn array_of<'py>(
     value: &Bound<'py, PyAny>,
     target: Target<'_>,
@@ -188,8 +188,8 @@ fn quietly<'py>(
     done
 }
 
-/// Returns whether NumPy converts a Python number to this kind exactly, or refuses it as out of
-/// range.
+/// Returns whether a value is a Python number that NumPy converts to this kind directly. NumPy
+/// rounds to floats, and refuses an integer that is out of range.
 fn is_plain_number(value: &Bound<'_, PyAny>, kind: u8) -> bool {
     match kind {
         b'f' => value.is_exact_instance_of::<PyFloat>() || value.is_exact_instance_of::<PyInt>(),
@@ -215,7 +215,7 @@ pub(crate) fn int64s(
     Ok(array.readonly().as_slice().map_err(|error| target.refuse(error))?.to_vec())
 }
 
-/// Reads integers of any dtype and shape, in C order, at most as many as a batch has items.
+/// Reads integers of any dtype and shape, in C order, at most [`MAX_BATCH`].
 pub(crate) fn int64s_of_any_shape(
     value: &Bound<'_, PyAny>,
     what: &str,

@@ -19,12 +19,12 @@ pub(crate) struct PlainDtype {
     scalar: Py<PyType>,
     ndarray: Py<PyType>,
     itemsize: usize,
-    /// Whether a scalar's value lies at the offset of NumPy's headers.
+    /// Whether a scalar's value directly follows the object's header.
     direct: bool,
 }
 
 impl PlainDtype {
-    /// Recognises arrays and scalars of `descr`, which must be a plain numeric dtype.
+    /// Returns the dtype of `descr`, which must be a plain numeric one.
     pub(crate) fn new(descr: &Bound<'_, PyArrayDescr>) -> PyResult<Self> {
         let py = descr.py();
         let scalar = descr.typeobj();
@@ -79,7 +79,7 @@ impl PlainDtype {
         }
     }
 
-    /// Stores the bytes of a scalar of this dtype, and returns whether it is one.
+    /// Stores the bytes of a value that is a scalar of this dtype. Returns false for another value.
     #[inline]
     pub(crate) fn scalar_bytes(&self, value: &Bound<'_, PyAny>, out: &mut [u8; 8]) -> bool {
         let is_one = value.get_type_ptr().cast() == self.scalar.as_ptr();

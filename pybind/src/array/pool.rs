@@ -38,7 +38,7 @@ impl ArrayPool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the arrays of the oldest of [`CALLS`] calls; none while fewer calls were made.
+    /// Takes the arrays of the oldest of [`CALLS`] kept calls; none while fewer calls are kept.
     pub(crate) fn take(&self) -> PooledArrays {
         let mut kept = self.kept();
         let oldest = if kept.len() < CALLS { None } else { kept.pop_front() };
@@ -68,7 +68,7 @@ impl ArrayPool {
 }
 
 impl PooledArrays {
-    /// Returns array `at` if nothing else refers to it, or else a new one.
+    /// Returns array `at` if it can be filled again, or else a new one.
     pub(crate) fn take_or_new<'py>(
         &mut self,
         at: usize,

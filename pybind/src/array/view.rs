@@ -24,7 +24,7 @@ use crate::array::pool::{MAX_ARRAYS, PerArray, per_array};
 use crate::error::{ErrorClass, Failure};
 use crate::handle::forks;
 
-/// Axes for which the shape needs no allocation.
+/// Maximum axes of a shape that needs no allocation.
 const FEW_AXES: usize = 8;
 
 /// Flags of a writable, C-contiguous array that owns its memory.
@@ -92,7 +92,7 @@ impl<'py> FreshArray<'py> {
                 && fields.weakreflist.is_null();
             (pyo3::ffi::Py_REFCNT(array.as_ptr()), fields.flags, as_made)
         };
-        // Compared in a loop: there are few axes.
+        // Compares in a loop, since there are few axes.
         let same = array.shape().iter().eq(shape);
         let as_made = as_made && flags & AS_MADE == AS_MADE && same;
         (references == 1 && as_made).then(|| Self(array.clone()))
@@ -102,10 +102,10 @@ impl<'py> FreshArray<'py> {
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         let len = self.0.len() * self.0.dtype().itemsize();
         // SAFETY:
-        // - Alone: `allocate` made the array, or `again` found the only other reference to it in
-        //   its caller's hands (views would hold one more), and only `into_array`, which consumes
-        //   `self`, gives it away, so until then no Python code and no other view can reach its
-        //   memory. The `&mut self` keeps a second slice from existing.
+        // - Alone: `allocate` made the array, or `again` found that only its caller refers to it
+        //   (a view would be another reference). Only `into_array`, which consumes `self`, gives
+        //   the array away. Until then no Python code and no view can reach its memory. The
+        //   `&mut self` keeps a second slice from existing.
         // - In bounds: NumPy allocated `len` C-contiguous bytes, or one where that is 0, which live
         //   as long as the array, which `self` holds for the returned borrow.
         // - Initialised: the allocation comes from foreign code, and every byte is a valid `u8`.
@@ -193,12 +193,12 @@ impl FillGuard<'_> {
     pub(crate) fn buffers(&mut self) -> PerArray<&mut [u8]> {
         let slice = |(place, bytes)| {
             // SAFETY:
-            // - In bounds, alive: `ReusedArrays::try_fill` checked that the array has so many bytes
-            //   of its own in one piece, and its `ReusedArrays`, which `busy` borrows, keeps it;
-            //   NumPy does not resize an array with other references, unless `refcheck` is off,
-            //   which is the Python caller's responsibility.
+            // - In bounds, alive: `ReusedArrays::try_fill` checked that the array has `bytes`
+            //   contiguous bytes of its own. The `ReusedArrays`, which `busy` borrows, keeps the
+            //   array. NumPy does not resize an array with other references, unless `refcheck` is
+            //   off, which is the Python caller's responsibility.
             // - Alone: `FreshArray` made each of the arrays with memory of its own, `busy` keeps
-            //   every other call from filling them, and this is borrowed for the slices.
+            //   every other call from filling them, and `self` is borrowed for the slices.
             // - Every byte is a valid `u8`, whatever wrote it.
             unsafe { slice::from_raw_parts_mut(place, bytes) }
         };
@@ -228,11 +228,12 @@ pub(crate) fn reuse_failure(what: &str, why: LendError) -> Failure {
 }
 
 /// Returns a read-only array over memory that `hold` keeps while the array or a view of it lives.
-/// `axes` are extents and strides in bytes.
+/// `axes` are extents, and strides in bytes.
 ///
-/// The memory that the axes reach from `address` must belong to `hold`. That is rows of
-/// its lease from [`Lease::address`](backcast_core::Lease::address) on, or blocks of its
-/// [`MirroredBlocks`](backcast_core::plumbing::MirroredBlocks).
+/// The memory that the axes reach from `address` must belong to `hold`. It is one of these: rows of
+/// its lease from [`Lease::address`](backcast_core::Lease::address) on, blocks of its
+/// [`MirroredBlocks`](backcast_core::plumbing::MirroredBlocks), or an array of its pinned version
+/// of parameters.
 pub(crate) fn read_only_view<'py>(
     hold: &Bound<'py, PyAny>,
     address: *const u8,
@@ -250,15 +251,16 @@ pub(crate) fn read_only_view<'py>(
     // SAFETY:
     // - `dims` and `strides` hold `count` elements and outlive the call; NumPy copies them.
     // - The descriptor is of a plain numeric dtype, and the call steals the reference given up.
-    // - The memory: `axes` cover what is mapped while `hold` lives (the callers: `lease` computes
-    //   them from the lease's own length and widths, `portfolio/history.rs` from what its arena was
-    //   made for). It becomes the base object, whose reference the second call steals, so it lives
-    //   as long as the array, and NumPy gives views of the array the same base.
-    // - Written meanwhile: leased rows are never overwritten. An arena is written by its
-    //   environment's next call, as are all arrays that are filled again; no Rust code reads the
-    //   array's bytes then but in a call that the array is an argument of.
+    // - The memory: `axes` cover what is mapped while `hold` lives. `lease` computes them from the
+    //   lease's own length and widths, `portfolio/history.rs` from what its arena was made for, and
+    //   `params/view.rs` from the shapes of the arrays. `hold` becomes the base object, and the
+    //   second call steals the reference to it. So `hold` lives as long as the array, and NumPy
+    //   gives views of the array the same base.
+    // - Written meanwhile: leased rows and pinned versions are never overwritten. An arena is
+    //   written by its environment's next call, as are all arrays that are filled again. Rust code
+    //   then reads the array's bytes only in a call that has the array as an argument.
     // - Read-only: no flag allows writing, and NumPy refuses to set it on memory whose base object
-    //   is not a writable buffer; the pages of a shared ring are mapped for reading only besides.
+    //   is not a writable buffer. Besides, the pages of a shared ring are mapped for reading only.
     // - The interpreter is attached: `py` is its token.
     unsafe {
         let array = PY_ARRAY_API.PyArray_NewFromDescr(
@@ -298,11 +300,11 @@ pub(crate) fn row_view<'py>(
     // - `dims` holds `axes` extents and outlives the call, which copies them; the descriptor is of
     //   a plain numeric dtype, and the call steals the reference given up.
     // - The memory: a row of the column, by the caller, of as many bytes as dtype and shape say. It
-    //   stays mapped while `memory` lives, which becomes the base object, whose reference the
-    //   second call steals, so it lives as long as the array and all views of it.
-    // - Written by NumPy: the row is announced and not published, and its window is detached before
-    //   it is, unless no reference to the array is left (`writer/reserved_row`). No Rust reference
-    //   to it exists.
+    //   stays mapped while `memory` lives. `memory` becomes the base object, and the second call
+    //   steals the reference to it. So `memory` lives as long as the array and all views of it.
+    // - Written by NumPy: the row is announced and not published. Before the row is published, its
+    //   window is detached, unless no reference to the array is left (`writer/reserved_row`). No
+    //   Rust reference to the row exists.
     // - Aligned: columns begin on multiples of 8, and an element's size divides a row's.
     // - The interpreter is attached: `py` is its token.
     unsafe {
@@ -362,7 +364,7 @@ struct BlockOwner {
     block: ArenaBlock,
 }
 
-/// Returns a writable array over a block, which it keeps alive.
+/// Returns a writable array over a block. The array and its views keep the block alive.
 pub(crate) fn array_over<'py>(
     py: Python<'py>,
     mut block: ArenaBlock,
@@ -437,7 +439,8 @@ pub(crate) fn lend_failure(key: &str, why: LendError) -> Failure {
 
 /// Address ranges that are being filled, with the number of forks at which they were noted.
 ///
-/// Locked only with the interpreter held, so that a fork never copies it in the locked state.
+/// Threads lock it only while they are attached to the interpreter, so that a fork never copies it
+/// in the locked state.
 static FILLED: Mutex<(u64, Vec<Range<usize>>)> = Mutex::new((0, Vec::new()));
 
 fn filled() -> MutexGuard<'static, (u64, Vec<Range<usize>>)> {
@@ -466,8 +469,8 @@ pub(crate) struct LentArrays {
 unsafe impl Send for LentArrays {}
 
 impl LentArrays {
-    /// Claims arrays for filling, each with its size in bytes. Returns the position of the first
-    /// array that cannot be filled, and why.
+    /// Claims arrays for filling, each with its size in bytes. Fails with the position of an array
+    /// that cannot be filled, and the reason.
     pub(crate) fn of(
         arrays: &[(Bound<'_, PyUntypedArray>, usize)],
     ) -> Result<Self, (usize, LendError)> {
@@ -543,7 +546,8 @@ fn range((place, bytes): &(*mut u8, usize)) -> Range<usize> {
     place.addr()..place.addr() + bytes
 }
 
-/// Returns every byte of an array in C order, or `None` if they are not contiguous.
+/// Returns every byte of an array in C order, or `None` if they are not contiguous or the array
+/// holds Python objects.
 ///
 /// The caller's Python threads can write to the array while Rust reads it, as they can under any
 /// NumPy operation that releases the interpreter lock: the bytes read are then a mixture.

@@ -16,7 +16,7 @@ use pyo3::types::PyType;
 
 pub(crate) use self::words::in_python;
 
-/// Exception class of `backcast.errors`. The classes are written in Python because each has two
+/// Exception class of `backcast.errors`. The classes are written in Python because most have two
 /// bases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ErrorClass {
@@ -104,12 +104,12 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// Makes an error of a message. Control characters in quoted files are escaped.
+    /// Makes an error with a message. Replaces control characters, which quoted files may hold.
     pub(crate) fn new(class: ErrorClass, message: impl Display) -> Self {
         Self::Typed(class, printable(&message.to_string()))
     }
 
-    /// Makes an error of an error of the core, and puts its message into Python's words.
+    /// Converts an error of the core, and puts its message into Python's words.
     pub(crate) fn of(class: ErrorClass, error: impl Display) -> Self {
         Self::Typed(class, printable(&in_python(&error.to_string())))
     }
@@ -151,15 +151,15 @@ impl From<Failure> for PyErr {
 /// Others, such as a `KeyboardInterrupt` or an exception of a signal handler, do not concern the
 /// value.
 pub(crate) fn refuses_value(py: Python<'_>, raised: &PyErr) -> bool {
-    // Torch raises it for a tensor that requires a gradient. Excludes subclasses such as
-    // RecursionError.
+    // Torch raises a RuntimeError for a tensor that requires a gradient. Subclasses such as
+    // RecursionError do not concern the value.
     if raised.get_type(py).is(py.get_type::<PyRuntimeError>()) {
         return true;
     }
     raised.is_instance_of::<PyTypeError>(py)
         || raised.is_instance_of::<PyValueError>(py)
         || raised.is_instance_of::<PyOverflowError>(py)
-        // Raised if warnings are errors, as in tests.
+        // NumPy's warnings are raised if warnings are errors, as in tests.
         || raised.is_instance_of::<PyWarning>(py)
 }
 

@@ -15,8 +15,8 @@ thread_local! {
     static FAILED: RefCell<Option<Failure>> = const { RefCell::new(None) };
 }
 
-/// Returns an interrupt that ends waits when a signal handler raises, and raises a `WaitWarning` in
-/// a long wait.
+/// Returns an interrupt that runs signal handlers, and raises a `WaitWarning` in a long wait. It
+/// ends the wait if a handler raises, or if the warning is an error.
 pub(crate) fn interrupt() -> Interrupt {
     interrupt_or(|_| Ok(()))
 }
@@ -26,7 +26,7 @@ pub(crate) fn interrupt_or(
     check: impl Fn(Python<'_>) -> Result<(), Failure> + Send + Sync + 'static,
 ) -> Interrupt {
     Interrupt::told(move |report| {
-        // `check` warns of a ring that has lost its name, where there is one.
+        // Reports of a lost name are ignored: `check` warns of it if the handle has a ring.
         let long = match report {
             Some(WaitReport::Long(text)) => Some(text),
             _ => None,
@@ -42,7 +42,7 @@ pub(crate) fn interrupt_or(
     })
 }
 
-/// Raises a `WaitWarning` at the caller's line if a wait is long, and runs signal handlers.
+/// Raises a `WaitWarning` at the caller's line if there is a report, and runs signal handlers.
 pub(crate) fn listen(py: Python<'_>, report: Option<&str>) -> PyResult<()> {
     if let Some(text) = report {
         static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();

@@ -6,8 +6,8 @@
 //! A message says what is wrong, then `; `, then the remedy. Paths and other words of the caller
 //! stand before the `; `, or in quotes, and stay as they are.
 
-/// Options whose value follows in a message as a quoted word: `boundary "mask"` becomes
-/// `boundary="mask"`.
+/// Options whose value follows in a message as a quoted word or in braces: `boundary "mask"`
+/// becomes `boundary="mask"`.
 const KEYWORDS: [&str; 9] = [
     "autoreset_mode",
     "boundary",
@@ -20,7 +20,8 @@ const KEYWORDS: [&str; 9] = [
     "unknown",
 ];
 
-/// Options whose value follows in a message as a number: `history 80` becomes `history=80`.
+/// Options whose value follows in a message as a number: `history 80` becomes `history=80`. Applies
+/// only to messages without words of the caller.
 const NUMBERS: [&str; 4] = ["history", "future", "n_step", "gamma"];
 
 /// Beginnings of messages that have no words of the caller outside of quotes. `#` is a number.
@@ -156,6 +157,7 @@ pub(crate) fn in_python(message: &str) -> String {
 }
 
 /// Returns Python's words for the beginning of a text, and how many bytes of it they replace.
+/// Returns `None` if it stays as it is.
 fn reworded(text: &str, with_numbers: bool) -> Option<(String, usize)> {
     for (core, python) in REMEDIES {
         if let Some(length) = length_like(text, core) {
@@ -174,7 +176,8 @@ fn reworded(text: &str, with_numbers: bool) -> Option<(String, usize)> {
     Some((format!("{name}="), name.len() + 1))
 }
 
-/// Returns the length of what a text begins with if it is like a pattern, whose `#` is a number.
+/// Returns the length of the beginning of a text that matches a pattern, in which `#` stands for a
+/// number. Returns `None` without a match.
 fn length_like(text: &str, pattern: &str) -> Option<usize> {
     let mut rest = text;
     for (at, part) in pattern.split('#').enumerate() {
@@ -190,7 +193,7 @@ fn length_like(text: &str, pattern: &str) -> Option<usize> {
     Some(text.len() - rest.len())
 }
 
-/// Returns the digits that a text begins with, and the sign before them.
+/// Returns the digits and minus signs that a text begins with.
 fn digits(text: &str) -> &str {
     let end = text.find(|next: char| next != '-' && !is_digit(next));
     &text[..end.unwrap_or(text.len())]

@@ -22,8 +22,8 @@ pub(crate) enum Interruption {
     Deferred,
 }
 
-/// Calls `try_for` until it succeeds. Further attempts release the interpreter, and check for
-/// signals between them.
+/// Calls `try_for` until it succeeds. After the first attempt, releases the interpreter, and checks
+/// for signals between attempts if `signals` allows an interruption.
 #[cold]
 pub(crate) fn wait<T: Send>(
     mut try_for: impl FnMut(Duration) -> Option<T> + Send,
@@ -37,7 +37,7 @@ pub(crate) fn wait<T: Send>(
         Interruption::Deferred => Interrupt::never(),
     };
     let mut acquire = || {
-        // Not reported: the thread that has the value reports its own wait.
+        // This wait is not reported: the thread that has the value reports its own wait.
         let mut wait = Wait::new(None, &interrupt).report_after(Duration::MAX);
         loop {
             let time = wait.check(LATER_TRY, String::new);
@@ -48,6 +48,6 @@ pub(crate) fn wait<T: Send>(
         }
     };
     let acquired = Python::try_attach(|py| py.detach(&mut acquire));
-    // There is no interpreter while it shuts down.
+    // Attaching fails while the interpreter shuts down.
     acquired.unwrap_or_else(acquire)
 }

@@ -14,7 +14,8 @@ use crate::error::{ErrorClass, Failure, signals};
 use crate::handle::contention::{Interruption, wait};
 use crate::warning::warn_if_unlinked;
 
-/// Value that its Python object may close. A forked child must neither use nor drop it.
+/// Value that its Python object may close. A forked child must neither use nor drop it, unless
+/// [`of_any_process`](Self::of_any_process) made the handle.
 #[derive(Debug)]
 pub(crate) struct Handle<T> {
     /// An eventually fair lock, so that a thread that retries immediately starves no other.
@@ -30,7 +31,7 @@ pub(crate) struct Handle<T> {
 #[derive(Clone, Debug)]
 pub(crate) struct Closing {
     state: Arc<AtomicU8>,
-    /// Name of the handle in errors, such as "ring pong".
+    /// Name of the handle in errors, such as `ring 'pong'`.
     label: Arc<str>,
 }
 
@@ -47,7 +48,8 @@ impl Closing {
         Self { state: Arc::default(), label: label.into() }
     }
 
-    /// Returns an interrupt that ends waits by a signal, and when the handle is closed.
+    /// Returns an interrupt that ends waits when a signal handler raises, and when the handle is
+    /// closed.
     pub(crate) fn interrupt(&self) -> Interrupt {
         let closing = self.clone();
         signals::interrupt_or(move |_| closing.check())
@@ -63,7 +65,8 @@ impl Closing {
         })
     }
 
-    /// Fails once the handle is being closed.
+    /// Fails once the handle is being closed. After [`Handle::take`] it succeeds again, since the
+    /// caller may wait with the value.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         if self.state.load(Relaxed) != CLOSING {
             return Ok(());
@@ -202,7 +205,7 @@ impl<T: Send> Handle<T> {
 
     /// Takes the value out, which closes the handle. Returns `None` if it is closed already, or in
     /// a forked child. Waits as [`with`](Self::with) does. The close ends the waits of other
-    /// threads, and none that the caller begins with the value.
+    /// threads. It does not end waits that the caller then begins with the value.
     pub(crate) fn take(&self) -> Result<Option<T>, Failure> {
         self.taken(Interruption::Allowed).map(|value| self.hand_over(value))
     }
@@ -225,7 +228,7 @@ impl<T: Send> Handle<T> {
         if self.is_forked() {
             return Ok(None);
         }
-        // Before the lock, which a call that waits has.
+        // Set before locking: a waiting call holds the lock, and this state ends its wait.
         self.closing.change(OPEN, CLOSING);
         let value = self.acquire(signals).inspect_err(|_| self.closing.change(CLOSING, OPEN));
         Ok(value?.take())
@@ -236,7 +239,8 @@ impl<T: Send> Handle<T> {
         self.value.try_lock().is_some_and(|value| value.is_none())
     }
 
-    /// Returns the text of a `repr`, by `describe` if the value is not in use. Never waits.
+    /// Returns the text of a `repr`: that of `describe` if the handle is open, of this process and
+    /// not in use. Never waits.
     pub(crate) fn describe(&self, describe: impl FnOnce(&T) -> String) -> String {
         if self.is_forked() {
             return "of the parent process".to_owned();

@@ -93,6 +93,9 @@ pub(crate) fn remove_object<'py>(
 
 /// Remove every object that no process holds and that is not persistent.
 ///
+/// A persistent ring in sealed memory counts as not persistent once no daemon keeps it. Unfinished
+/// objects of dead processes are removed too.
+///
 /// Parameters
 /// ----------
 /// dir : path, optional

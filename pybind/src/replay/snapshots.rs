@@ -33,7 +33,7 @@ pub(crate) fn store_of(given: Option<Argument<PathBuf>>) -> Result<Store, Failur
     }
 }
 
-/// Warns of a damaged manifest, if the other one was used.
+/// Warns of the damaged manifest, if one was damaged and the other one was used.
 pub(crate) fn warn_of_damage(py: Python<'_>, damage: Option<&Damage>) -> Result<(), Failure> {
     let Some(damage) = damage else { return Ok(()) };
     let text = format!(
@@ -43,7 +43,7 @@ pub(crate) fn warn_of_damage(py: Python<'_>, damage: Option<&Damage>) -> Result<
     Ok(warn_as(&py.get_type::<PyUserWarning>(), &text, 1)?)
 }
 
-/// Warns of the tables that a snapshot lacks.
+/// Warns of the tables, and of the rate limiter, that a snapshot lacks.
 pub(crate) fn warn_of_left_out(py: Python<'_>, left_out: &[LeftOutTable]) -> Result<(), Failure> {
     for table in left_out {
         warn_as(&py.get_type::<PyUserWarning>(), &table.to_string(), 1)?;
@@ -152,8 +152,8 @@ fn as_dict<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<'py, PyD
 /// -------
 /// dict
 ///     ``whole`` (whether every byte is as it was written), ``snapshots`` that were read,
-///     ``files``, ``bytes``, and ``damages``: a list of str, each with the file and the column and
-///     rows that it hit.
+///     ``files``, ``bytes``, and ``damages``: a list of str. Each names the file, and where known
+///     the column and rows. Files that could not be read are listed too.
 ///
 /// Raises
 /// ------
@@ -162,7 +162,7 @@ fn as_dict<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<'py, PyD
 /// CorruptError
 ///     If no manifest can be used.
 /// StorageError
-///     If a file cannot be read and all others are whole, so that the state of the snapshot is
+///     If a file cannot be read and no other is damaged, so that the state of the snapshot is
 ///     unknown.
 #[exact_arguments]
 #[pyfunction]
@@ -246,7 +246,7 @@ pub(crate) fn remove_snapshot<'py>(
     Ok(report)
 }
 
-/// Returns the error of a snapshot without damage, of which `count` files were not read.
+/// Returns the error for a snapshot without known damage, of which `count` files were not read.
 fn unread_file(first: &Damage, count: usize) -> Failure {
     let more = match count {
         1 => String::new(),

@@ -37,7 +37,7 @@ def played(env: Any, resets: list[dict[str, Any]]) -> list[Any]:  # noqa: ANN401
 def test_resets_that_name_tickers_go_on_in_the_streams_of_the_seed(
     path: Path, generator: str
 ) -> None:
-    # As many portfolios as before, then fewer, then more.
+    # Resets as many portfolios as before, then fewer, then more.
     named = [{"tickers_list": LISTS[:n]} for n in (2, 2, 1, 3, 3)]
     resets: list[dict[str, Any]] = [{"seed": 7}, *named, {}]
     settings: dict[str, Any] = {"bidding": "uniform", "generator": generator}

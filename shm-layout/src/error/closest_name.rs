@@ -5,10 +5,11 @@ const MIN_PREFIX: usize = 3;
 
 /// Returns the known name that `name` probably means; `None` if none is similar enough.
 ///
-/// Case is ignored. Names are similar if few edits turn one into the other, or if one begins with
-/// the other. If the longer one has `n` characters, few are at most `n / 3`, or more in short
-/// names: one of 2 to 4 characters, two of 5. Of equally similar names, one that begins with `name`
-/// comes first, then one that `name` begins with, then the first in alphabetical order.
+/// Case is ignored. Names are similar if few edits turn one into the other, or if one has at least
+/// 3 bytes and the other begins with it. Few edits are at most a third of the characters of the
+/// longer name, but one for 2 to 4 characters and two for 5. The name with the fewest edits is
+/// chosen. Of names with as many edits, one that begins with `name` comes first, then one that
+/// `name` begins with, then the first in alphabetical order.
 #[must_use]
 pub fn closest_name<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let given = name.to_lowercase();

@@ -1,5 +1,5 @@
-//! Causes of errors of the system. Every crate decides here which class and which advice such an
-//! error gets; none of them says anything about the content of a file.
+//! Causes of errors of the system. All crates take the class of such an error, and the advice, from
+//! here. Such an error says nothing about the content of a file.
 
 use std::io::{self, ErrorKind};
 
@@ -37,7 +37,7 @@ pub enum IoCause {
 }
 
 impl IoCause {
-    /// Returns what an error is about.
+    /// Returns the cause of an error.
     #[must_use]
     pub fn of(error: &io::Error) -> Self {
         match error.raw_os_error() {
@@ -61,8 +61,8 @@ impl IoCause {
         }
     }
 
-    /// Returns whether the process or the machine ran out of something, or a signal came between:
-    /// the call says nothing about the file, and every other file fails in the same way.
+    /// Returns whether the process or the machine ran out of something, or a signal interrupted the
+    /// call. Such an error says nothing about the file.
     #[must_use]
     pub fn is_of_process(self) -> bool {
         matches!(self, Self::OpenFiles | Self::AllOpenFiles | Self::Memory | Self::Interrupted)
@@ -74,15 +74,14 @@ impl IoCause {
         matches!(self, Self::Missing | Self::Path | Self::Other)
     }
 
-    /// Returns `path`, which says what to check about the path that was given, or the remedy of an
-    /// error that has another reason.
+    /// Returns `path` if the path that was given may be the reason, and the
+    /// [`remedy`](Self::remedy) otherwise. `path` says what to check about that path.
     #[must_use]
     pub fn remedy_or(self, path: &str) -> String {
         if self.is_of_path() { path.to_owned() } else { self.remedy() }
     }
 
-    /// Returns what to do, with the limit that was reached. Never advises to remove anything that
-    /// was stored.
+    /// Returns what to do about the cause. Never advises to remove anything that was stored.
     #[must_use]
     pub fn remedy(self) -> String {
         let text = match self {

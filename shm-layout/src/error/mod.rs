@@ -29,7 +29,7 @@ pub const OTHER_VERSION: &str = "another version of Backcast made it";
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SegmentError {
-    /// No object of that name and kind exists, or it is being removed.
+    /// No object of that name and kind exists, or it is about to be removed.
     #[error(
         "no {kind} named `{name}` in {base}; {}`backcast ls` lists what exists, or name the \
          directory where it was created (BACKCAST_DIR)",
@@ -74,10 +74,10 @@ pub enum SegmentError {
     NoTable {
         name: String,
         table: String,
-        /// Its tables.
+        /// Tables of the ring.
         known: Vec<String>,
     },
-    /// Some process holds the object.
+    /// Some process holds the object, or a lock of it.
     #[error(
         "the {kind} named `{name}` is in use by a live process; \
          stop its users first, or force the removal (they keep their memory until they end)"
@@ -131,14 +131,14 @@ pub enum SegmentError {
         MAX_NAME_BYTES
     )]
     BadName { name: String, reason: &'static str },
-    /// The memory could not be allocated at creation.
+    /// There is too little memory, or too little space, files or quota in the file system.
     #[error(
         "not enough space for {}: {} asked for, {} available ({limit}); lower the capacity, free \
          space (`backcast gc`), or choose another directory (BACKCAST_DIR)",
         object_at(.path), binary_size(*.asked), binary_size(*.available)
     )]
     NoSpace { path: PathBuf, asked: u64, available: u64, limit: &'static str },
-    /// The sealed memory of a ring was freed with the processes that held it.
+    /// The sealed memory of a ring was freed with the processes that held it, or is out of reach.
     #[error(
         "the memory of {path} is lost or out of reach: process {pid} created it, and no process \
          that this one can inspect holds it; create the ring again, and let a daemon keep it \
@@ -167,7 +167,7 @@ pub enum SegmentError {
     /// A read outside a segment.
     #[error("{count} words at byte {offset} do not fit the {len} bytes of data")]
     OutOfBounds { offset: usize, count: usize, len: usize },
-    /// The operating system refused.
+    /// The operating system refused an operation.
     #[error("cannot {operation} {path}: {source}; {}", IoCause::of(.source).remedy())]
     Io { operation: &'static str, path: PathBuf, source: io::Error },
 }

@@ -15,7 +15,7 @@ pub fn binary_size(bytes: u64) -> String {
         place += 1;
     }
     let name = UNITS.get(place).copied().unwrap_or_default();
-    // `rest < unit <= 2^60`, so ten times it fits.
+    // `rest < unit <= 2^60`, so ten times `rest` fits.
     let (whole, rest) = (bytes / unit, bytes % unit);
     let tenths = whole * 10 + (rest * 10 + unit / 2) / unit;
     if tenths < 1000 && !tenths.is_multiple_of(10) {
@@ -29,8 +29,9 @@ fn rounded(bytes: u64, unit: u64) -> u64 {
     bytes / unit + u64::from(bytes % unit >= unit.div_ceil(2))
 }
 
-/// Names the ring or panel that a file belongs to, and its base directory: `ring pong in
-/// /dev/shm/backcast-1000`. Returns the path if it belongs to neither.
+/// Names the object that a file belongs to, and its base directory, such as
+/// ``ring `pong` in /dev/shm/backcast-1000``. An object without a name is a new ring or panel.
+/// Returns the path if it belongs to no object.
 pub(crate) fn object_at(path: &Path) -> String {
     for folder in path.ancestors() {
         let Some(name) = folder.file_name().and_then(|name| name.to_str()) else { continue };

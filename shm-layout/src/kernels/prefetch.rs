@@ -55,8 +55,8 @@ pub(crate) fn prefetch_line(line: *const u8) {
 
 /// Prefetches a cache line for writing. Any address is allowed.
 ///
-/// Written as an instruction: without its target feature compilers emit a prefetch for reading. A
-/// processor that lacks the instruction ignores it.
+/// The prefetch is written in assembly: without its target feature, compilers emit a prefetch for
+/// reading. A processor that lacks the instruction ignores it.
 #[inline]
 pub(crate) fn prefetch_line_for_write(line: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

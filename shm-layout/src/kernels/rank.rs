@@ -8,8 +8,7 @@ pub const RANK_BLOCK: usize = 32;
 /// Takes `count` steps per block, of five operations with AVX2. Keys after the last whole block get
 /// no rank.
 ///
-/// # Panics
-/// If there are fewer than `count` keys, like any slice.
+/// # Panics If there are fewer than `count` keys.
 #[inline]
 pub fn ranks(keys: &[i16], count: usize, ranks: &mut [i16]) {
     let others = &keys[..count];
@@ -29,7 +28,7 @@ pub fn ranks(keys: &[i16], count: usize, ranks: &mut [i16]) {
     }
 }
 
-/// Written with intrinsics: the compiler would swap the two loops and keep a vector for each key.
+/// Uses intrinsics, because the compiler would swap the two loops and keep a vector for each key.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[target_feature(enable = "avx2")]
 fn with_avx2(keys: &[i16], others: &[i16], ranks: &mut [i16]) {

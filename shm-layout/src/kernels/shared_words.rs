@@ -42,7 +42,8 @@ pub fn copy_words_each(
     unsafe { racy_copy::copy_out_each(from, places, bytes, out, Word::W4, ahead) }
 }
 
-/// Returns the address of the words. `bytes` can be copied from each of the places:
+/// Returns the address of the words, after checking that `bytes` bytes can be copied from each of
+/// the places:
 ///
 /// - In bounds: checked; the slice is valid for reads of its bytes while it is borrowed.
 /// - Aligned to 4: the words are aligned to 8, places and length are multiples of 4 (checked).

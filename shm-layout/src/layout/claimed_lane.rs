@@ -60,8 +60,9 @@ impl ClaimedLane {
     }
 
     /// Stores one row of every column: `first` into the first one, and row `i` of each of `rest`
-    /// into the others. Returns `false` if a column has another size, or the slot or row `i` does
-    /// not exist. Some columns may have been written then: the slot must be written again.
+    /// into the others. Returns `false` if there are more or fewer columns, if a column has another
+    /// size, or if the slot or row `i` does not exist. Some columns may have been written then: the
+    /// slot must be written again.
     #[expect(clippy::inline_always, reason = "a call costs a tenth of a small row")]
     #[inline(always)]
     #[must_use]

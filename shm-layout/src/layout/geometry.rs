@@ -49,7 +49,7 @@ pub struct RingSpec {
     /// Whether the ring is a snapshot: its rows are stored before it has a name, and it has no
     /// writers.
     pub snapshot: bool,
-    /// Source of a snapshot, up to 255 bytes. Two snapshots differ in it.
+    /// Source of a snapshot, of which up to 255 bytes are stored. Empty for other rings.
     pub snapshot_of: String,
     /// Limits at creation; `None` for a ring without a limiter.
     pub limits: Option<LimitBytes>,
@@ -77,7 +77,7 @@ pub struct Geometry {
     pub slots: u64,
     /// A place per column, in the columns' order.
     pub places: Vec<ColumnPlace>,
-    /// Bytes of the lane's header, a multiple of the page size.
+    /// Bytes of the lane's header, in a file a multiple of the page size.
     pub lane_header_bytes: u64,
     /// Bytes of `lane-NNNN.dat`.
     pub lane_bytes: u64,
@@ -91,8 +91,7 @@ pub struct Geometry {
     pub low_bytes: u64,
 }
 
-/// Largest number of bytes to whose multiple the size of `ring.low` is rounded up. Larger pages do
-/// not change its size.
+/// Maximum alignment of the size of `ring.low` in bytes. Larger pages do not change this size.
 const LOW_ALIGN: u64 = 4096;
 
 impl Geometry {
@@ -141,12 +140,12 @@ impl Geometry {
         })
     }
 
-    /// Returns the bytes of the files that are not lanes.
+    /// Returns the bytes of `ring.ctl`, `ring.rdr`, `ring.lim` and `ring.low` together.
     pub(crate) fn tables_bytes(&self) -> u64 {
         self.ctl_bytes + self.rdr_bytes + self.lim_bytes + self.low_bytes
     }
 
-    /// Returns the bytes of all files together.
+    /// Returns the bytes of all files of a new ring together.
     #[must_use]
     pub fn total_bytes(&self, lanes: u32) -> u64 {
         self.tables_bytes() + self.lane_bytes.saturating_mul(u64::from(lanes))
@@ -183,7 +182,7 @@ impl Geometry {
 /// first, those of equal width as in the schema.
 ///
 /// The end of a file after its last whole huge page lies on small pages, each of which costs a TLB
-/// entry. With this order some rows of the widest column lie there, and not all rows of a narrow
+/// entry. In this order only some rows of the widest column lie there, not all rows of a narrow
 /// one.
 fn narrowest_first(columns: &[Column]) -> Vec<(usize, &Column)> {
     let mut order: Vec<_> = columns.iter().enumerate().collect();

@@ -19,15 +19,15 @@ use crate::os::mapping::{Access, Mapping};
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Lane {
-    /// The file as it is: counters, and columns for copies. A copy that wraps at the end of the
-    /// lane takes two steps. Aligned so that the kernel can use huge pages.
+    /// The lane's file or heap memory: counters, and columns for copies. A copy that wraps at the
+    /// end of the lane takes two steps. Aligned so that the kernel can use huge pages.
     pub(crate) memory: Mapping,
     pub(crate) columns: Columns,
     pub(crate) slots: u64,
     /// Every column twice, back to back, for leases, which are read in place. `None` on the heap.
     pub(crate) mirror: Option<Mapping>,
     capacity: u64,
-    /// Resizes of the ring before the lane was made.
+    /// Number of the resize that made this memory. 0 if it was made with the ring.
     pub(crate) resizes: u32,
     /// Mark below which readers ignore rows. `None` for memory that only its writer uses.
     low: Option<LowMark>,
@@ -162,7 +162,7 @@ impl Lane {
         self.capacity
     }
 
-    /// Returns the resizes of the ring before this memory was made.
+    /// Returns the number of the resize that made this memory. 0 if it was made with the ring.
     #[must_use]
     pub fn resizes(&self) -> u32 {
         self.resizes
@@ -196,7 +196,7 @@ impl Lane {
         self.counter(Counter::CLAIMED_UNIX_NS).load(Ordering::Relaxed)
     }
 
-    /// Returns the rows that writers dropped because of a lease.
+    /// Returns the number of rows that writers dropped because of a lease.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.counter(Counter::DROPPED).load(Ordering::Relaxed)
@@ -208,14 +208,14 @@ impl Lane {
         self.counter(Counter::STALLS).load(Ordering::Relaxed)
     }
 
-    /// Returns the episodes that were cut because an append did not begin with the `next_obs`
-    /// before it.
+    /// Returns the number of episodes that were cut because an append did not begin with the
+    /// `next_obs` of the append before it.
     #[must_use]
     pub fn cuts(&self) -> u64 {
         self.counter(Counter::CUTS).load(Ordering::Relaxed)
     }
 
-    /// Returns the episodes whose beginning suggests another autoreset mode.
+    /// Returns the number of episodes whose beginning suggests another autoreset mode.
     #[must_use]
     pub fn suspect_resets(&self) -> u64 {
         self.counter(Counter::SUSPECT_RESETS).load(Ordering::Relaxed)
@@ -297,7 +297,7 @@ impl Lane {
     pub(crate) fn load_rows(&self, column: usize, slot: u64, rows: u64, out: &mut [u8]) {
         let PlacedColumn { offset, width, word, .. } = self.placed(column);
         assert!(slot < self.slots && rows <= self.slots, "{rows} rows at slot {slot}");
-        // In range: both are below `slots`, and `slots * width` fits the mapping.
+        // In range: both are at most `slots`, and `slots * width` fits the mapping.
         #[expect(clippy::cast_possible_truncation, reason = "below slots, which fits in memory")]
         let (slot, rows) = (slot as usize, rows as usize);
         assert_eq!(out.len(), rows * width, "the buffer fits the rows exactly");
@@ -320,8 +320,8 @@ impl Lane {
         }
     }
 
-    /// Stores rows of a column, wrapping at the end of the lane. Called only by the one writer of
-    /// the lane, or by the process that fills a lane without a name.
+    /// Stores rows of a column, wrapping at the end of the lane. Only the writer of the lane calls
+    /// it, or a process that fills a lane that has no writer yet.
     pub(crate) fn store_rows(&self, column: usize, slot: u64, rows: u64, bytes: &[u8]) {
         let PlacedColumn { offset, width, word, .. } = self.placed(column);
         let slots = self.slots;

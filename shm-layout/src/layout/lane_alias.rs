@@ -11,15 +11,15 @@ use std::ptr::NonNull;
 use crate::kernels::racy_copy;
 use crate::layout::lane::PlacedColumn;
 
-/// A second mapping of the columns of a lane.
+/// A second mapping of the memory of a lane.
 #[derive(Debug)]
 pub struct LaneAlias {
     base: NonNull<u8>,
     len: usize,
     columns: Box<[PlacedColumn]>,
     slots: u64,
-    /// Address of the lane itself, and how often its ring was resized: after a relocation the next
-    /// memory may be mapped at the same address.
+    /// Address of the lane's own mapping, and the resize that made the memory. The memory after a
+    /// relocation may be mapped at the same address.
     of: (usize, u32),
     /// Process that mapped it: a forked child has none of the memory, and may have other memory
     /// there.
@@ -85,7 +85,7 @@ impl LaneAlias {
     }
 
     /// Detaches the rows of a slot from the ring: their addresses show private copies from now on.
-    /// A writer cannot use the alias after that.
+    /// Other rows on the same pages are detached too. A writer cannot use the alias after that.
     ///
     /// After an error some of the rows may still be shared. The call may be repeated. Does nothing
     /// in a forked child, which has no mapping there.

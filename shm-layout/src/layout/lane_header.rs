@@ -24,7 +24,7 @@ pub struct LaneIdentity {
     pub schema_hash: [u8; 16],
     /// Number of the lane.
     pub lane: u32,
-    /// Resizes of the ring before the file was created.
+    /// Number of the resize that made the file. 0 if it was made with the ring.
     pub resizes: u32,
     /// Physical rows.
     pub slots: u64,

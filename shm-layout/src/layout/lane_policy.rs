@@ -13,8 +13,8 @@ use std::time::Duration;
 pub enum LanePolicy {
     /// The ring grants no leases, so no lease ever blocks a writer. The cheapest policy.
     Overwrite,
-    /// Wait until the lease ends, once per lease and no longer than this; then drop the new row and
-    /// mark a gap.
+    /// Wait for the end of the lease, once per lease and at most this long. If it has not ended by
+    /// then, drop the new row and mark a gap.
     Block(Duration),
     /// Drop the new row without waiting and mark a gap.
     DropNew,
@@ -29,7 +29,7 @@ impl Default for LanePolicy {
 }
 
 impl LanePolicy {
-    /// Maximum wait for a lease that the layout can store.
+    /// Maximum time-out of [`Block`](Self::Block).
     pub const MAX_TIMEOUT: Duration = Duration::from_secs(3600);
 
     /// Returns `"overwrite"`, `"block"`, `"drop_new"` or `"fail"`.

@@ -58,7 +58,7 @@ impl LaneShapes {
         Ok(shape)
     }
 
-    /// Returns the identity that the file of such a lane begins with.
+    /// Returns the identity with which the file of a lane of this shape begins.
     pub(crate) fn identity(&self, shape: &LaneShape, lane: u32, resizes: u32) -> LaneIdentity {
         LaneIdentity::new(self.ring_uuid, &shape.schema_hash, &shape.geometry, lane, resizes)
     }

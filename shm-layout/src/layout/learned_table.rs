@@ -18,8 +18,8 @@ pub const MAX_LEARNED_COLUMNS: usize = 16;
 pub const MAX_LEARNED_NAME_BYTES: usize = 40;
 /// Maximum values of a table.
 pub(crate) const MAX_VALUES: u64 = 1 << 36;
-/// Minimum rows of a lane that have words. The generation in a word repeats after 2^32 times as
-/// many rows, which is 2^42 at least.
+/// Minimum rows of a lane that have words. The generation in a word repeats after about 2^32 times
+/// as many rows, which is at least about 2^42.
 const MIN_LANE_ROWS: u64 = 1 << 10;
 /// Bytes of the header and the counters.
 const HEADER_BYTES: usize = 256;
@@ -100,7 +100,7 @@ pub struct LearnedCounters {
 }
 
 impl LearnedColumn {
-    /// Returns why no table can have the column, if so.
+    /// Returns why no table can have the column. `None` if a table can.
     #[must_use]
     pub fn problem(&self) -> Option<String> {
         let Self { name, dtype } = self;

@@ -81,8 +81,8 @@ pub(crate) struct LimiterHeader {
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct LimitCounterBytes {
-    /// Bits 0 to 47: the count. Bits 48 to 62: the generation of the limits. Bit 63: a process
-    /// waits.
+    /// Bits 0 to 47: the count. Bits 48 to 62: the generation of the limits, in the counter of
+    /// inserts. Bit 63: a process waits.
     pub count: u64,
     /// Count at which sleepers are woken; 2^64 - 1 if none waits.
     pub wake_at: u64,
@@ -160,8 +160,8 @@ impl LimiterHeader {
         header
     }
 
-    /// Returns the bytes of a new file before its marks: nothing is counted, and the limits are
-    /// those of the header.
+    /// Returns the first bytes of a new file: nothing is counted, and the limits are those of the
+    /// header. All bytes after them are zero.
     pub(crate) fn file(self) -> Vec<u8> {
         let counter = LimitCounterBytes {
             count: 0,
@@ -318,7 +318,7 @@ impl LimiterTable {
 
     fn store_other_counts(&self, LimitCounts { samples, deletes, dropped_at, .. }: LimitCounts) {
         let counter = self.counter(LimitedSide::Samples);
-        // Keeps the bit of sleepers.
+        // Keep the bit of sleepers.
         counter.count.fetch_and(!COUNT, Relaxed);
         counter.count.fetch_or(samples & COUNT, Relaxed);
         if let Some([deletes_word, dropped_word]) = self.deletes_words() {
@@ -358,8 +358,9 @@ impl LimiterTable {
         }
         let word = self.load_inserts(Ordering::Acquire);
         let next = word.wrapping_add(GENERATION) & GENERATIONS;
-        // ORDERING: a reader that loads a word of these limits, while it reads those that the slot
-        // held before, finds the generation changed; pairs with the fence in `limits`.
+        // ORDERING: a slow reader may still read the earlier limits of this slot. If it loads a
+        // word of the new ones, it then finds the generation changed. Pairs with the fence in
+        // `limits`.
         fence(Ordering::Release);
         self.store_slot(next, limits);
         let counter = self.counter(LimitedSide::Inserts);

@@ -91,7 +91,8 @@ impl LowMark {
         self.marks.word(self.lane).map_or(0, |word| word.load(order))
     }
 
-    /// Replaces the mark `from` by `to`, and returns whether it did.
+    /// Replaces the mark `from` by `to`, and returns whether it did. Returns `true` and does
+    /// nothing for a lane that the ring lacks.
     ///
     /// # Panics
     /// If the memory is mapped for reading.

@@ -20,8 +20,8 @@ pub struct Base {
 }
 
 impl Base {
-    /// Returns the standard place: `$BACKCAST_DIR`, else `/dev/shm` on Linux, else the temporary
-    /// directory.
+    /// Returns the standard place: below `$BACKCAST_DIR` if that is set and not empty, else below
+    /// `/dev/shm` on Linux, and below the temporary directory elsewhere.
     #[must_use]
     pub fn standard() -> Self {
         let dir = match env::var_os("BACKCAST_DIR") {
@@ -89,7 +89,7 @@ impl fmt::Display for Exist {
     }
 }
 
-/// Refuses names that no object can have: neither a plain name, nor `name@label` of a snapshot.
+/// Accepts a plain name, and `name@label` of a snapshot. Refuses every other name.
 pub(crate) fn check_known(name: &str) -> Result<(), SegmentError> {
     match name.split_once('@') {
         Some((ring, label)) => check_name(ring).and_then(|()| check_name(label)),
@@ -97,7 +97,7 @@ pub(crate) fn check_known(name: &str) -> Result<(), SegmentError> {
     }
 }
 
-/// Refuses names that cannot be a directory's name on every platform.
+/// Refuses a name that has a [problem](name_problem).
 pub(crate) fn check_name(name: &str) -> Result<(), SegmentError> {
     match name_problem(name) {
         Some(reason) => Err(SegmentError::BadName { name: name.to_owned(), reason }),
@@ -105,7 +105,8 @@ pub(crate) fn check_name(name: &str) -> Result<(), SegmentError> {
     }
 }
 
-/// Returns why a name cannot be that of an object or of a snapshot, as a clause; `None` if it can.
+/// Returns, as a clause, why a name cannot be that of an object or the label of a snapshot. `None`
+/// if it can.
 #[must_use]
 pub fn name_problem(name: &str) -> Option<&'static str> {
     Some(if name.is_empty() {

@@ -84,7 +84,7 @@ pub(crate) struct ParamsCounterBytes {
     pub unused1: [u8; 120],
     /// Versions published.
     pub published: u64,
-    /// Publishes refused because views held all free slots.
+    /// Publishes refused because views pin every slot that could be reused.
     pub refused: u64,
     /// Process id of the last publisher. Only for messages.
     pub pid: u64,
@@ -226,7 +226,7 @@ impl ParamsMemory {
     }
 
     /// Returns the counters of publishers: versions published, publishes refused, process id of the
-    /// last publisher, publishers so far.
+    /// last publisher, and how often a handle became the publisher.
     pub(crate) fn counters(&self) -> [&AtomicU64; 4] {
         [
             offset_of!(ParamsCounterBytes, published),

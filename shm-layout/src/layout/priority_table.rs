@@ -138,7 +138,8 @@ impl TableShape {
         Some(Self { lanes, lane_leaves, bytes, tree })
     }
 
-    /// Returns the largest value of a leaf: sums of all leaves stay below 2^63.
+    /// Returns the largest value that a leaf may have, so that the sum of all leaves stays below
+    /// 2^63.
     pub(crate) fn most(&self) -> u64 {
         let leaves = (self.tree.leaves() as u64).next_power_of_two();
         ((1 << 62) / leaves.max(1)).min(1 << 40)

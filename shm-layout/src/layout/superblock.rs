@@ -20,8 +20,9 @@ pub(crate) const HAS_LIMITER: u32 = 1;
 pub(crate) const IS_SNAPSHOT: u32 = 2;
 /// Value that reads as another number on a host of the other byte order.
 pub(crate) const ENDIAN_TAG: u32 = 0x0102_0304;
-/// Bytes of a line of counters; those of different writers are on separate lines. A line is two of
-/// 64 bytes, because x86 prefetches in pairs and other machines have 128-byte lines.
+/// Bytes of a line of counters; those of different writers are on separate lines. A line is two
+/// cache lines of 64 bytes, because x86 prefetches these in pairs and other machines have lines of
+/// 128 bytes.
 pub(crate) const LINE_BYTES: u32 = 128;
 
 /// Identity and geometry of a ring, written once before the ring has a name. Attaching copies it to
@@ -35,7 +36,8 @@ pub struct Superblock {
     pub layout_version: u32,
     /// `ENDIAN_TAG`.
     pub endian_tag: u32,
-    /// Hash of every offset and size in the tables.
+    /// Hash of the offsets and sizes in the tables of rings and panels, and of the numbers of
+    /// element types and roles.
     pub abi_fingerprint: u64,
     /// Bytes of `ring.ctl`.
     pub ctl_bytes: u64,
@@ -68,7 +70,7 @@ pub struct Superblock {
     pub schema_offset: u64,
     /// BLAKE3 of the schema block.
     pub schema_hash: [u8; 32],
-    /// Random id of the ring, which every file of the ring repeats.
+    /// Random id of the ring, which the headers of its other files repeat.
     pub ring_uuid: [u8; 16],
     /// Wall clock at creation, nanoseconds since 1970.
     pub created_unix_ns: u64,
@@ -85,7 +87,7 @@ pub struct Superblock {
     pub made_lane_capacity: u64,
     /// Number of resizes of the ring.
     pub resizes: u32,
-    /// Files besides those of every ring, a bit each: a limiter, the mark of a snapshot.
+    /// Files that only some rings have, a bit each: a limiter, the mark of a snapshot.
     pub files: u32,
     /// Zero.
     pub unused: [u8; 3884],

@@ -1,5 +1,5 @@
-//! Byte tables as data. A test compares docs/layout.md with them, and their hash is the fingerprint
-//! by which two builds check that they agree.
+//! Byte tables as data. A test compares docs/layout.md with them. The hash of the tables of rings
+//! and panels is the fingerprint by which two builds check that they agree.
 
 use std::mem::offset_of;
 use std::sync::OnceLock;

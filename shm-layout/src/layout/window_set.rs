@@ -29,7 +29,7 @@ pub struct WindowSet<'a, const MOST: usize> {
     slots: [usize; MOST],
     /// Memory of each lane.
     bases: [*mut u8; MOST],
-    /// Lane of placeholders: one with these columns and at least `rows` slots.
+    /// Lane of placeholders. It has these columns and, unless `most` is 0, at least `rows` slots.
     reference: &'a Lane,
 }
 
@@ -92,7 +92,8 @@ impl<'a, const MOST: usize> WindowSet<'a, MOST> {
         let mut lines = Vec::with_capacity(32);
         for (Line { offset: first, width }, len) in short.into_iter().filter_map(find) {
             lines.extend((0..len).step_by(LINE).map(|at| Line { offset: first + at, width }));
-            // A row that divides a cache line lies in one, if its column begins on one.
+            // The lines above include the last byte of a single row whose width is a power of two,
+            // if the column begins on a line. The last byte of any other slice may need one more.
             if len > 1 && !(len == width && width.is_power_of_two() && first.is_multiple_of(LINE)) {
                 lines.push(Line { offset: first + len - 1, width });
             }
@@ -147,7 +148,7 @@ impl<'a, const MOST: usize> WindowSet<'a, MOST> {
         true
     }
 
-    /// Adds a placeholder, a window whose bytes are not used.
+    /// Adds a placeholder, a window whose bytes are not used. Does nothing if the set is full.
     #[inline]
     pub fn push_placeholder(&mut self) {
         if self.count < self.most {

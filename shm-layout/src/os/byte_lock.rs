@@ -26,7 +26,8 @@ pub(crate) enum LockMode {
 /// One open file description on a lock file; dropping it releases everything it locked.
 #[derive(Debug)]
 pub(crate) struct LockFile {
-    /// Entry of a lock that is released at the end of the process. Goes before the descriptor.
+    /// Entry of a lock that is released at the end of the process. It is dropped before the
+    /// descriptor.
     listed: Option<ReleasedAtExit>,
     fd: OwnedFd,
     /// Process that opened it. A forked child has a copy, which must not release locks.
@@ -170,7 +171,8 @@ impl LockFile {
 }
 
 impl LockFile {
-    /// Has `at_exit` called if the process ends while it has this lock: see [`ReleasedAtExit`].
+    /// Lists this lock, so that `at_exit` can release it at the end of the process: see
+    /// [`ReleasedAtExit`].
     pub(crate) fn release_at_exit(mut self, at_exit: fn()) -> Self {
         self.listed = Some(ReleasedAtExit::new(self.fd.as_fd(), at_exit));
         self
@@ -210,7 +212,8 @@ impl LockFile {
     }
 }
 
-/// Right to one lane or reader slot. The kernel releases it when the process dies.
+/// A locked byte, such as the right to a lane or a reader slot. The kernel releases it when the
+/// process dies.
 #[derive(Debug)]
 pub(crate) enum Claim {
     /// Dropping the handle releases the byte.
@@ -310,7 +313,7 @@ mod portable {
         }
     }
 
-    // `flock` cannot be queried, so both take the lock for a moment.
+    // `flock` cannot be queried, so the next two functions take the lock for a moment.
     pub(super) fn held_elsewhere(lock: &OwnedFd, byte: u64) -> io::Result<bool> {
         let file = open(lock, byte)?;
         Ok(!attempt(&file, FlockOperation::NonBlockingLockExclusive)?)

@@ -5,7 +5,8 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-/// Value of an unused entry. In a used one the high half is the process that added it.
+/// Value of an unused entry. In a used one the high half is the process that added it, and the low
+/// half is the descriptor.
 const FREE: u64 = 0;
 
 /// Entry of the list.
@@ -36,9 +37,8 @@ impl DescriptorList {
         let number = u64::try_from(descriptor.as_raw_fd()).unwrap_or_default();
         let value = u64::from(std::process::id()) << 32 | number;
         let free = self.entries().find(|entry| {
-            // ORDERING: relaxed; the handlers run in a copy of the thread that forked, or at the
-            // end of the process, and what another thread stores meanwhile may be missed by them,
-            // as may the descriptor itself.
+            // ORDERING: relaxed. The handlers run in a copy of the thread that forked, or at the
+            // end of the process. They may miss an entry that another thread stores meanwhile.
             let taken = entry.compare_exchange(FREE, value, Ordering::Relaxed, Ordering::Relaxed);
             taken.is_ok()
         });
@@ -83,8 +83,8 @@ impl DescriptorList {
         }
     }
 
-    /// Returns the descriptors that this process added. A child has copies of its parent's, whose
-    /// locks are the parent's.
+    /// Returns the descriptors that this process added. Leaves out those that a child inherited:
+    /// their locks are the parent's.
     pub(crate) fn own(&'static self) -> impl Iterator<Item = RawFd> {
         let own = u64::from(std::process::id());
         let values = self.entries().map(|entry| entry.load(Ordering::Relaxed));

@@ -1,4 +1,5 @@
-//! Runs a function at the normal end of the process, with the locks that were listed for it.
+//! Runs a function at the normal end of the process, on Linux. The function releases the listed
+//! locks.
 //!
 //! Threads that run at the end of a process are not unwound, and what they own is not dropped. A
 //! daemon thread of Python is such a thread, and so is a detached one of Rust.
@@ -22,8 +23,8 @@ pub(crate) struct ReleasedAtExit(
 );
 
 impl ReleasedAtExit {
-    /// Lists a descriptor, and has `at_exit` called when the process ends by itself. Every call
-    /// names the same function.
+    /// Lists a descriptor. On Linux, `at_exit` is called at the normal end of the process. All
+    /// callers pass the same function.
     pub(crate) fn new(lock: BorrowedFd<'_>, at_exit: fn()) -> Self {
         AT_EXIT.get_or_init(|| {
             // SAFETY: the handler lives as long as the process: this is an executable, or a module
@@ -47,7 +48,7 @@ pub(crate) fn release(byte: u64) -> Vec<PathBuf> {
     for descriptor in LISTED.own() {
         let Ok(path) = std::fs::read_link(format!("/proc/self/fd/{descriptor}")) else { continue };
         // SAFETY: a number, which is used for two system calls. Another thread may close it
-        // meanwhile; then they fail, or release a byte of a file that has no lock there.
+        // meanwhile. Then the calls fail, or release a byte of another file, which is safe.
         let lock = unsafe { BorrowedFd::borrow_raw(descriptor) };
         if byte_lock::unlock(lock, byte).is_ok() && !paths.contains(&path) {
             paths.push(path);

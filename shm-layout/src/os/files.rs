@@ -81,17 +81,17 @@ pub(crate) fn open_dir_at(
     Ok(fd)
 }
 
-/// Refuses an open directory that other users can enter.
+/// Refuses an open directory that is not this user's, or to which other users have any access.
 pub(crate) fn check_dir(dir: &OwnedFd, path: &Path) -> Result<(), SegmentError> {
     check_owner(dir, path, FileType::Directory).map(drop)
 }
 
-/// Refuses an open file that other users can open.
+/// Refuses an open file that is not this user's, or to which other users have any access.
 pub(crate) fn check_file(file: &OwnedFd, path: &Path) -> Result<(), SegmentError> {
     check_owner(file, path, FileType::RegularFile).map(drop)
 }
 
-/// Checks kind, owner and mode of an open file, and returns its bytes.
+/// Checks kind, owner and mode of an open file, and returns its size in bytes.
 pub(super) fn check_owner(fd: &OwnedFd, path: &Path, kind: FileType) -> Result<u64, SegmentError> {
     let stat = rustix::fs::fstat(fd).map_err(|e| SegmentError::io("look at", path)(e.into()))?;
     let refuse = |reason: String| Err(SegmentError::Permission { path: path.to_owned(), reason });

@@ -1,7 +1,8 @@
 //! Detects forks by any call: a child must not use the handles that it inherited.
 //!
 //! On Linux the kernel clears a page in every child ([`libc::MADV_WIPEONFORK`]), whichever system
-//! call made it. Elsewhere the C library runs a handler in the child of its `fork`.
+//! call made it. Where no such page can be mapped, the C library runs a handler in the child of its
+//! `fork`.
 
 use std::ptr;
 use std::sync::Once;
@@ -12,10 +13,11 @@ static NO_MARK: AtomicU64 = AtomicU64::new(0);
 /// Address of the marker. The word is 0 in a child until its first call of [`forks`].
 static MARK: AtomicPtr<AtomicU64> = AtomicPtr::new((&raw const NO_MARK).cast_mut());
 
-/// Returns a number that differs between a process and its forked children.
+/// Returns a number that a process does not share with any ancestor that called this before it
+/// forked.
 ///
-/// Two processes of which one is an ancestor of the other have different numbers. All threads of a
-/// process have the same number. Costs two loads, and a few system calls the first time.
+/// All threads of a process have the same number. Costs two loads, and a few system calls the first
+/// time.
 #[inline]
 #[must_use]
 pub fn forks() -> u64 {

@@ -11,7 +11,8 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Returns whether no process of this name space has the number. Makes one system call.
+/// Returns whether no process of this pid namespace has the number. Returns `false` for an
+/// impossible number. Makes one system call.
 #[must_use]
 pub fn has_ended(pid: u64) -> bool {
     let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
@@ -32,8 +33,8 @@ pub(crate) fn of(lock: BorrowedFd<'_>, bytes: &Range<u64>) -> BTreeMap<u64, Vec<
     held
 }
 
-/// Returns, for each of these lock files, the processes of this user that share `byte`. Reads the
-/// descriptors once for all files.
+/// Returns, for each of these lock files, the processes of this user that have locked `byte` in
+/// shared mode. Reads the descriptors once for all files.
 pub(crate) fn sharing(files: &[Option<BorrowedFd<'_>>], byte: u64) -> Vec<Vec<u32>> {
     let files: Vec<_> = files.iter().map(|file| device_and_inode((*file)?)).collect();
     let mut held = vec![Vec::new(); files.len()];
@@ -124,9 +125,9 @@ fn locked(process: &Path, descriptor: &OsStr, bytes: &Range<u64>, mode: &str) ->
     ranges.flat_map(|range| within(&range, bytes)).collect()
 }
 
-/// Parses a line such as `lock: 1: OFDLCK ADVISORY WRITE -1 00:1b:77 4096 4096`, or of a lock that
-/// another program took by plain `fcntl` (`POSIX`). Returns `None` for any other line, and one of
-/// another mode.
+/// Returns the locked bytes of a line such as
+/// `lock: 1: OFDLCK ADVISORY WRITE -1 00:1b:77 4096 4096`. Also accepts `POSIX`, a lock that
+/// another program took by plain `fcntl`. Returns `None` for any other line, and for another mode.
 fn range_of(line: &str, wanted: &str) -> Option<Range<u64>> {
     let mut words = line.strip_prefix("lock:")?.split_whitespace().skip(1);
     let (kind, _, mode) = (words.next()?, words.next()?, words.next()?);

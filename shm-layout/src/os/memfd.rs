@@ -30,8 +30,8 @@ pub(crate) fn seal(file: &File) -> rustix::io::Result<()> {
     fcntl_add_seals(file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
 }
 
-/// Returns the bytes of an open file, after checking that only this user can open it and that its
-/// size is sealed.
+/// Returns the size of an open file in bytes, after checking that only this user can open it and
+/// that its size is sealed.
 #[cfg(target_os = "linux")]
 pub(crate) fn check_sealed(fd: &OwnedFd, path: &Path) -> Result<u64, SegmentError> {
     use rustix::fs::{FileType, SealFlags, fcntl_get_seals};

@@ -41,8 +41,8 @@ pub(crate) fn check_room(dir: &Path, asked: u64) -> Result<(), SegmentError> {
     check_cgroup(dir, asked)
 }
 
-/// Refuses more memory than the machine has. No file system limits it, and using it would make the
-/// kernel end some process.
+/// Refuses more memory than the machine or a control group has left. No file system limits such
+/// memory, and using it would make the kernel end some process.
 pub(crate) fn check_memory(dir: &Path, asked: u64) -> Result<(), SegmentError> {
     if let Some(available) = memory_available().filter(|available| *available < asked) {
         let (path, limit) = (dir.to_owned(), "memory of the machine");
@@ -52,7 +52,7 @@ pub(crate) fn check_memory(dir: &Path, asked: u64) -> Result<(), SegmentError> {
 }
 
 /// Allocates private memory of `asked` bytes. Fails if the machine or a control group has less
-/// left.
+/// left, which is checked for requests of a huge page or more.
 pub(crate) fn private_memory<T>(
     asked: u64,
     allocate: impl FnOnce() -> io::Result<T>,
@@ -90,8 +90,8 @@ fn memory_available() -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// Returns the bytes that this process can still map before it reaches its limit of address space
-/// (`ulimit -v`), where it has one and the kernel reports the size.
+/// Returns the bytes that this process can still map within its limit of address space (`ulimit
+/// -v`). `None` without a limit, or where the kernel does not report the size.
 fn address_space_left() -> Option<u64> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::As).current?;
     let pages = fs::read_to_string("/proc/self/statm").ok()?;

@@ -1,11 +1,11 @@
 //! Learned values: one word for each row and column, written by learners without a lock.
 //!
-//! The upper half of a word is the generation of the row that the value is of, the lower half the
-//! value. A word is replaced as a whole, so a killed learner leaves the old value or the new one.
-//! [`set`] never replaces the value of a newer row by that of an older one, and [`get`] takes the
-//! value of no other row: so a learner that was stopped for long does no harm when it goes on.
+//! The upper half of a word is the generation of the value's row, the lower half the value. A word
+//! is replaced as a whole, so a killed learner leaves the old value or the new one. [`set`] never
+//! replaces the value of a newer row by that of an older one. [`get`] takes the value of no other
+//! row. So a learner that was stopped for long does no harm when it goes on.
 
-/// Changes of a word by others before an update is given up, which only faulty peers cause.
+/// Maximum attempts to change a word. Only faulty peers change it as often meanwhile.
 const ATTEMPTS: u32 = 64;
 /// Number of generations, after which they repeat. No generation is 0, which marks an unset word.
 const GENERATIONS: u64 = u32::MAX as u64;
@@ -31,7 +31,8 @@ fn is_newer(word: u64, than: u64) -> bool {
 }
 
 /// Sets the value of a row whose word was handed on `lap` times before. Returns `false`, and
-/// changes nothing, if the word is that of a newer row by now.
+/// changes nothing, if the word is that of a newer row by now, or if others changed it during every
+/// attempt.
 pub fn set(word: &impl LearnedWord, lap: u64, value: u32) -> bool {
     let generation = generation(lap);
     let new = generation << 32 | u64::from(value);

@@ -13,9 +13,9 @@
 //! incremented after `wake_at` was reset. The kernel refuses the sleep of a process that lowered
 //! `wake_at` before the reset, or the process is woken.
 //!
-//! A process that waits for a count that it computed from other words, such as the other counter,
-//! reads those words again after it set the bit: a process that changed one of them and called
-//! [`wake`] before that woke no one.
+//! A process may compute the count that it waits for from other words, such as the other counter.
+//! It reads those words again after it set the bit: a process that changed one of them and called
+//! [`wake`] before the bit was set woke no sleeper.
 //!
 //! A killed sleeper leaves the bit and `wake_at`, which cause one unnecessary wake-up. If a process
 //! is killed in [`wake`], sleepers sleep until the limit of their sleep.

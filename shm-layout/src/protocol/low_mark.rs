@@ -1,4 +1,4 @@
-//! Mark of a lane: the first row that was not dropped. Any process raises it, readers ignore the
+//! Mark of a lane: the first row that was not dropped. Any process may raise it. Readers ignore the
 //! rows below it.
 //!
 //! Generic over [`MarkWord`]. A mark is stored after a load that returned a `head` of at least the
@@ -23,7 +23,7 @@ pub trait MarkWord {
 /// loads afterwards, and takes a mark above it for 0.
 #[inline]
 pub fn load_mark(word: &impl MarkWord) -> u64 {
-    // ORDERING: a relaxed load and a fence, since the memory is mapped read-only; pairs with the
+    // ORDERING: a relaxed load and a fence, since the memory is mapped read-only. Pairs with the
     // release in `raise_mark`: the caller then loads a `head` that is at least the mark.
     let mark = word.load(Ordering::Relaxed);
     word.fence(Ordering::Acquire);
@@ -33,7 +33,7 @@ pub fn load_mark(word: &impl MarkWord) -> u64 {
 /// Raises the mark to `row`, and never lowers a correct one. Returns the mark before.
 ///
 /// `head` loads the lane's head; the caller has loaded one of at least `row` before. A mark above
-/// it counts as 0 and is replaced.
+/// the head counts as 0, and is replaced unless `row` is 0.
 pub fn raise_mark(word: &impl MarkWord, row: u64, head: impl Fn() -> u64) -> u64 {
     loop {
         let stored = load_mark(word);

@@ -9,7 +9,7 @@
 //! - [`relocate`]: a lane that is relocated to a larger file loses no row;
 //! - [`mod@notify`]: a sleeper does not miss what is published while it falls asleep;
 //! - [`low_mark`]: readers ignore the rows of a lane below its mark;
-//! - [`limit`]: two processes count against each other and wait for each other's counts;
+//! - [`limit`]: two sides count, and each waits for the count of the other;
 //! - [`mod@claim`]: each row of a pass goes to one claimant;
 //! - [`sum_tree`]: draws in proportion to priorities, beside updates; [`mod@extremes`] reads it;
 //! - [`mod@learned`]: a value that learners attach to a row is of that row;

@@ -58,7 +58,8 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// Sleeps for `limit` at most, unless the count has changed since; may end early.
+    /// Sleeps for `limit` at most, unless the count has changed since; may end early. Sleeps 1 ms
+    /// at most if publishers may miss the sleeper.
     pub fn sleep<B: Notifier>(self, notifier: &B, limit: Duration) {
         let limit = if self.reached { limit } else { limit.min(BLIND_SLEEP) };
         notifier.sleep(self.seq, limit);
@@ -77,7 +78,7 @@ pub fn listen<B: Notifier>(notifier: &B) -> Ticket {
     Ticket { seq, reached }
 }
 
-/// Wakes all sleepers. Called after publishing; no system call if none listens.
+/// Wakes all sleepers. The caller has published before. Makes no system call if no process listens.
 #[inline]
 pub fn notify<B: Notifier>(notifier: &B) {
     notifier.fence(NotifyFence::Notified);

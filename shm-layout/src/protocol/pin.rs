@@ -11,9 +11,9 @@
 //! A frozen row is not overwritten: both fences are sequentially consistent, so of the two stores
 //! at least one is seen by the other side. Either the writer finds the pin and stops before the
 //! slot, or the reader finds the announcement and gives up. Releasing a pin is a release store,
-//! which the writer's acquire load pairs with. Its later stores come after the reader's last load,
-//! so the reader may use plain loads. The slot's next pin is a release store for the same reason: a
-//! writer may find it without having seen the release before it.
+//! which the writer's acquire load pairs with. The writer's later stores come after the reader's
+//! last load, so the reader may use plain loads. The slot's next pin is a release store for the
+//! same reason: a writer may find it without having seen the release before it.
 //!
 //! A second lease of the slot uncovers no row: the word is never above the oldest row granted. A
 //! newer lease leaves it; an older one lowers it until that lease is refused or ends
@@ -58,7 +58,8 @@ pub struct PinError {
     pub reserved: u64,
 }
 
-/// Freezes a lane's rows from `start` on for `slot`; `before` is the pin it holds already.
+/// Freezes a lane's rows from `start` on for `slot`. `before` is the first row that the slot has
+/// frozen already.
 ///
 /// On an error the slot's pin is as it was.
 pub fn freeze<L: Words, P: Pins>(
@@ -80,8 +81,8 @@ pub fn freeze<L: Words, P: Pins>(
     };
     // Rows that are known to be overwritten get no pin: it would stop the writer.
     announced()?;
-    // ORDERING: release, for earlier leases of the slot: a writer may find this pin without having
-    // seen the thaw before it, and must still store after the last load of those leases.
+    // ORDERING: release, for earlier leases of the slot. A writer may find this pin without having
+    // seen the thaw before it. It must still store after the last load of those leases.
     pins.store(slot, start.saturating_add(1), Ordering::Release);
     lane.fence(Fence::Pinned);
     announced().inspect_err(|_| thaw(pins, slot, before))
@@ -143,8 +144,9 @@ impl HeldRows {
 
 /// Returns the pin that holds the writer back first.
 ///
-/// Called after [`Fence::AnnouncedToPins`]. A pin on overwritten rows counts like any other: its
-/// slot may hold newer rows, which this pin alone covers until the slot resets it. O(reader slots).
+/// The writer has issued [`Fence::AnnouncedToPins`] before. A pin on overwritten rows counts like
+/// any other: its reader slot may hold newer rows, which only this pin covers until the reader
+/// resets it. O(reader slots).
 pub fn oldest<P: Pins>(pins: &P) -> Option<Pin> {
     let pinned = (0..pins.slots()).filter_map(|slot| {
         // ORDERING: pairs with the release store in `thaw`.

@@ -9,9 +9,9 @@
 //! 2. the rows' words (relaxed);
 //! 3. `head = h` (release).
 //!
-//! A reader takes `head` (relaxed, then [`Fence::Published`], an acquire fence), copies rows
-//! `start..` below it by relaxed words, and accepts the copy iff, after [`Fence::Copied`]
-//! (acquire), `reserved <= start + slots`.
+//! A reader takes `head` (relaxed, then [`Fence::Published`], an acquire fence), and copies rows
+//! `start..` below it by relaxed words. It then issues [`Fence::Copied`] (acquire), and accepts the
+//! copy iff `reserved <= start + slots`.
 //!
 //! An accepted row is whole. It is not older: the release store of `head` and the reader's acquire
 //! fence order the row's words before the reader's loads. It is not newer: a word of a later row in
@@ -148,7 +148,8 @@ impl<L: WordsMut> LaneWriter<L> {
         if head >= MAX_SEQ || reserved < head || reserved - head > slots {
             return Err(ImpossibleCounters { head, reserved, slots });
         }
-        // Pins may freeze rows that the last writer announced: scan before the first row.
+        // Pins may freeze the slots of rows that the last writer announced: scan before the first
+        // row.
         Ok(Self { lane, head, slot: head % slots, reserved, free: head, chunk })
     }
 
@@ -289,7 +290,7 @@ impl<L: WordsMut> LaneWriter<L> {
 
 /// Returns the sequence numbers of a lane that can be read now: at most `capacity`, oldest first.
 ///
-/// Impossible counters give an empty range.
+/// The range is empty if the head is above [`MAX_SEQ`], or the lane is relocated.
 pub fn readable<L: Words>(lane: &L, capacity: u64) -> Range<u64> {
     // ORDERING: relaxed load and acquire fence rather than an acquire load: only relaxed loads
     // are defined on read-only pages.

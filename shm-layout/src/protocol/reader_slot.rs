@@ -2,10 +2,10 @@
 //! cleared.
 //!
 //! A slot has a lock that the kernel drops when its holder dies, however it dies. Only the holder
-//! of the lock changes the pins. That is the reader that owns the slot, or for a moment a process
-//! that clears the pins of a dead reader ([`reap`]), such as a writer that one of them stops. That
-//! is the whole protocol. The models show the failure of changing a pin after only *testing* the
-//! lock.
+//! of the lock changes the pins. That is the reader that owns the slot. For a moment it may be a
+//! process that clears the pins of a dead reader ([`reap`]), such as a writer that one of these
+//! pins stops. That is the whole protocol. The models show the failure of changing a pin after only
+//! *testing* the lock.
 
 /// Reader slots of a ring.
 pub trait ReaderSlots {

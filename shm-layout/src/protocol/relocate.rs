@@ -58,9 +58,9 @@ impl<'a, O: Words, N: WordsMut> Relocator<'a, O, N> {
         let mut copied = 0;
         loop {
             let rows = readable(self.old, self.old.slots());
-            // ORDERING: relaxed; no other process writes the new lane. Its lock, or the count
-            // `resizes` and the acquire fence in `readable`, order this process after the one that
-            // wrote it before.
+            // ORDERING: relaxed; no other process writes the new lane. The lane's lock, or the
+            // count `resizes` and the acquire fence in `readable`, order this process after the one
+            // that wrote it before.
             let mut at = self.new.load_head(Ordering::Relaxed);
             if at < rows.start || at > rows.end {
                 at = rows.start;

@@ -1,7 +1,7 @@
 //! Sum tree: draws in proportion to priorities while another process updates them, with sums that
 //! are always exact.
 //!
-//! A tree of fan-out 8 over 64-bit integers, with a cache line per node. Level 0 has the leaves.
+//! The tree has fan-out 8, words of 64 bits, and a cache line per node. Level 0 has the leaves.
 //! Every word of a higher level is the sum of eight words of the level below. For each of these
 //! words, the level also has the smallest leaf below it that is not 0.
 //!
@@ -14,9 +14,9 @@
 //!    children, and the smallest leaf of every ancestor below which one has changed;
 //! 4. counts the change (release) and stores the journal's count 0 (release).
 //!
-//! The next holder finds the count of a killed one and recomputes all words of the ancestors of the
-//! leaves in the journal ([`repair`]). Recomputing is idempotent, so a kill during the repair
-//! changes nothing.
+//! The next holder finds the journal's count that a killed one left. It recomputes all words of the
+//! ancestors of the leaves in the journal ([`repair`]). Recomputing is idempotent, so a kill during
+//! the repair changes nothing.
 //!
 //! Sums are exact for this reason. At any moment, every word above level 0 that is not an ancestor
 //! of a leaf in the journal equals the sum of its children. Steps 2 and 3 store only to leaves in
@@ -126,7 +126,7 @@ pub struct Ancestors {
 }
 
 impl Ancestors {
-    /// Begins with the ancestors of these leaves.
+    /// Stores the leaves whose ancestors a change computes again.
     pub fn begin(&mut self, leaves: impl Iterator<Item = usize>) {
         self.nodes.clear();
         self.nodes.extend(leaves);
@@ -317,8 +317,8 @@ pub fn descend(tree: &impl TreeWords, shape: &TreeShape, draws: &mut [Descent]) 
 }
 
 /// Returns the child of a node in which a number falls, and the sum of the children before it. A
-/// number beyond the node's sum falls in the last child. Without branches, since the child cannot
-/// be predicted.
+/// number beyond the node's sum falls in the last child. Avoids branches, since the child cannot be
+/// predicted.
 fn child_at(words: [u64; FAN_OUT], rest: u64) -> (usize, u64) {
     let half = words[0].wrapping_add(words[1]).wrapping_add(words[2].wrapping_add(words[3]));
     let in_half = rest >= half;

@@ -280,8 +280,8 @@ impl<W: VersionWordsMut> VersionPublisher<W> {
         &self.words
     }
 
-    /// Takes a slot for a version. Its whole block must be written before
-    /// [`publish`](Self::publish), and not after it.
+    /// Takes a slot for a version. The caller writes the slot's whole block before
+    /// [`publish`](Self::publish), and nothing of it afterwards.
     pub fn reserve<P: Pins>(
         &mut self,
         version: u64,
@@ -293,7 +293,7 @@ impl<W: VersionWordsMut> VersionPublisher<W> {
         let mut pinned = Vec::new();
         for (stamp, slot) in self.writable() {
             let is_pinned = || pinning_readers(pins, slot).next().is_some();
-            // Leaves the stamp of a slot that is known to be pinned.
+            // Leave the stamp of a slot that is known to be pinned.
             if is_pinned() {
                 pinned.push(slot);
                 continue;

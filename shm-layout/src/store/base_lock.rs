@@ -42,12 +42,13 @@ pub struct BaseLock {
 pub enum LockAttempt {
     /// The caller holds the lock now.
     Acquired(BaseLock),
-    /// Another process holds the lock, and stored this text, which need not be true.
+    /// Another handle holds the lock. The text is the one that the last holder stored. It may be
+    /// empty or untrue.
     Held(String),
 }
 
 impl BaseLock {
-    /// Takes the lock. Gives up if another process holds it for about 0.1 s. Creates the base
+    /// Takes the lock. Gives up if another handle holds it for about 0.1 s. Creates the base
     /// directory if it is missing.
     pub fn claim(base: &Base) -> Result<LockAttempt, SegmentError> {
         let path = base.path().join(DAEMON_LOCK);
@@ -126,8 +127,8 @@ impl BaseLock {
 impl Drop for BaseLock {
     fn drop(&mut self) {
         if self.lock.is_ours() {
-            // Before the lock is released: a process that opened this file in between sees that it
-            // has no name.
+            // Remove the file before the lock is released: a process that opened the file in
+            // between then sees that it has no name.
             let _ = fs::remove_file(&self.path);
             let _ = fs::remove_dir(self.base.path());
         }

@@ -27,7 +27,7 @@ pub struct ClaimTableState {
 
 impl RingStore {
     /// Returns the states of the tables of claims, by name, or the error of one that cannot be
-    /// opened. A pass may have any numbers. Fails if the ring cannot be listed.
+    /// opened. The numbers of a pass are not checked. Fails if the ring cannot be listed.
     pub fn claim_states(&self) -> Result<Vec<NamedTable<ClaimTableState>>, SegmentError> {
         let of_table = |(name, memory): Listed<ClaimMemory>| {
             let state = memory.map(|memory| state(name.clone(), &memory));
@@ -39,7 +39,7 @@ impl RingStore {
 
 fn state(name: String, memory: &ClaimMemory) -> ClaimTableState {
     let pass = claim::read(memory, memory.lanes as usize);
-    // If another pass has begun meanwhile, all rows of this one were claimed.
+    // If another pass has begun meanwhile, no more rows of this one are claimed.
     let next = match claim::position(memory) {
         (number, next) if number == pass.number => next,
         _ => pass.total(),

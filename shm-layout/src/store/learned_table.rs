@@ -44,14 +44,14 @@ impl Deref for LearnedTable {
     }
 }
 
-/// A table of learned columns as its file describes it.
+/// Description of a table of learned columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LearnedTableInfo {
     /// Name of the table.
     pub name: String,
     /// Its columns.
     pub columns: Vec<LearnedColumn>,
-    /// Bytes of its file.
+    /// Bytes of the table.
     pub bytes: u64,
     /// Rows of a lane that can have values.
     pub lane_rows: u64,
@@ -85,15 +85,16 @@ impl LearnedView {
         &self.memory.shape.columns
     }
 
-    /// Returns the rows of a lane that can have values: of two rows that many apart, the newer one
-    /// has the words of both.
+    /// Returns the number of rows of a lane that can have values. Two rows that are this many apart
+    /// share their words, which belong to the newer one.
     #[must_use]
     pub fn lane_rows(&self) -> u64 {
         self.memory.shape.lane_rows
     }
 
     /// Sets the value of a row in a column, in one atomic change. Returns `false`, and changes
-    /// nothing, if a newer row has its word by now, or the table has no such lane or column.
+    /// nothing, if a newer row has its word by now, or the table has no such lane or column. Also
+    /// returns `false` if other processes never stop changing the word.
     #[expect(clippy::must_use_candidate, reason = "callers may not care for a newer row")]
     pub fn set(&self, lane: u32, seq: u64, column: usize, value: u32) -> bool {
         let word = self.memory.word(lane, seq, column);

@@ -15,8 +15,8 @@ use crate::protocol::has_relocated;
 use crate::store::object::Object;
 use crate::store::ring_files;
 
-/// Attempts to find a lane: it may be relocated again meanwhile, and a faulty peer may claim so for
-/// ever.
+/// Maximum attempts to find a lane. It may be relocated again meanwhile, and a faulty peer may mark
+/// it as relocated for ever.
 const ATTEMPTS: u32 = 4;
 /// Pause before a relocated lane that was not found is looked for again: a peer is faulty, or the
 /// ring was removed.
@@ -137,7 +137,7 @@ pub(crate) fn current(
     current_of(number, |name| ring_files::open_lane(object, shapes, number, name, access))
 }
 
-/// Opens the current memory of a lane, whose files `open` opens.
+/// Opens the current memory of a lane like [`current`]. `open` opens a file by its name.
 pub(crate) fn current_of(
     number: u32,
     mut open: impl FnMut(&str) -> Result<Lane, SegmentError>,

@@ -45,8 +45,8 @@ pub struct FirstVersion<'a> {
     pub arrays: &'a [&'a [u8]],
 }
 
-/// Creates the files, with a first version in slot 0 if there is one. What is made before an error
-/// is left to the caller.
+/// Creates the files, with a first version in slot 0 if there is one. After an error the caller
+/// removes the files that were made.
 pub(super) fn make(
     dir: &OwnedFd,
     path: &Path,
@@ -84,7 +84,7 @@ fn write_first(file: &mut File, shape: &ParamsShape, first: FirstVersion<'_>) ->
     let newest = VersionPlace { version: first.version, slot: 0 }.word();
     let counters = ParamsCounterBytes { newest, ..ParamsCounterBytes::zeroed() };
     let slot = ParamsSlotBytes { stamp: first.version, published_unix_ns: unix_ns() };
-    // The counters follow the header, after which the file is positioned.
+    // The file is positioned at the end of the header, where the counters begin.
     file.write_all(bytemuck::bytes_of(&counters))?;
     file.write_all(bytemuck::bytes_of(&slot))?;
     for (array, bytes) in shape.arrays().iter().zip(first.arrays) {
@@ -123,7 +123,7 @@ pub(super) fn read_ctl(object: &Object) -> Result<(ParamsHeader, ParamsShape), S
     let ParamsHeader { versions_kept, slots, reader_slots, .. } = header;
     let shape = ParamsShape::of_records(records, versions_kept, slots, reader_slots)
         .ok_or_else(|| corrupt("an array's record is not one of ours".to_owned()))?;
-    // The header of that shape is this one, so every number in it is right.
+    // The header must be the one that this shape has, so that every number in it is right.
     if header != header.of_shape(&shape) {
         return Err(corrupt("its header contradicts its arrays".to_owned()));
     }

@@ -11,7 +11,7 @@ use crate::store::params_store::{ParamsReader, ParamsStore};
 #[derive(Debug)]
 pub struct ParamsPins {
     reader: ParamsReader,
-    /// Views of each slot.
+    /// Number of views of each slot.
     held: Mutex<BTreeMap<u32, usize>>,
     /// A forked child has a copy of everything here, and must not release its parent's pins.
     pid: u32,

@@ -29,7 +29,7 @@ use crate::store::params_files::{
 const PUBLISHER_LOCK: u64 = 4096;
 /// Byte that the holder of reader slot 0 locks.
 const READER_LOCKS: u64 = 1 << 32;
-/// Words in `params.rdr` after the pins: versions copied, copies made again.
+/// Number of words in `params.rdr` after the pins: versions copied, copies made again.
 const READ_WORDS: usize = 2;
 
 /// Memory of an object of parameters: versions mapped for reading, pins for reading and writing.
@@ -40,7 +40,8 @@ pub struct ParamsStore {
     created_unix_ns: u64,
     memory: Arc<ParamsMemory>,
     readers: ReaderTable,
-    /// Barrier of this process's notifications; set once it publishes.
+    /// Barrier of this process's notifications. Set once the process has claimed to be the
+    /// publisher.
     barrier: OnceLock<NotifyBarrier>,
     place: Backing,
 }
@@ -49,8 +50,8 @@ pub struct ParamsStore {
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "the size of a lock file differs by platform")]
 enum Backing {
-    // `locks` holds the object too, so it is dropped first: the object then checks whether it was
-    // the last holder.
+    // `locks` holds the object too, so it is dropped first. `object` then checks whether it is the
+    // last holder.
     Named { locks: LockFile, object: Object },
     Heap { locks: HeapLocks },
 }
@@ -58,7 +59,7 @@ enum Backing {
 /// The right to publish, until it is dropped or its process dies.
 #[derive(Debug)]
 pub struct ParamsPublisher {
-    // Before the store: the claim holds the object too.
+    // Dropped before the store: the claim holds the object too.
     _claim: Claim,
     publisher: VersionPublisher<Arc<ParamsMemory>>,
     store: Arc<ParamsStore>,
@@ -71,8 +72,8 @@ impl ParamsPublisher {
         self.publisher.newest()
     }
 
-    /// Takes a slot for a version. Every array of it must be written before it is published. Clears
-    /// the pins of dead readers only if no slot is free.
+    /// Takes a slot for a version. The caller must write every array of the version before it
+    /// publishes the version. Clears the pins of dead readers only if no slot is free.
     pub fn reserve(&mut self, version: u64) -> Result<VersionPlace, Unpublishable> {
         let mut reserved = self.publisher.reserve(version, &self.store.pins());
         if let Err(Unpublishable::Pinned(slots)) = &reserved {
@@ -91,8 +92,8 @@ impl ParamsPublisher {
         reserved
     }
 
-    /// Writes an array of a reserved version. Returns `false` if `bytes` are not as many as the
-    /// array has, or there is no such array.
+    /// Writes an array of a reserved version. Returns `false` if `bytes` has another length than
+    /// the array, or there is no such array.
     #[must_use]
     pub fn write(&self, place: VersionPlace, array: usize, bytes: &[u8]) -> bool {
         let array = self.store.shape.arrays().get(array);
@@ -115,14 +116,14 @@ impl ParamsPublisher {
 /// A claimed reader slot, whose pins keep versions for views. Dropping it frees the slot.
 #[derive(Debug)]
 pub(crate) struct ParamsReader {
-    // Before the store: the claim holds the object too.
+    // Dropped before the store: the claim holds the object too.
     _claim: Claim,
     pub(crate) store: Arc<ParamsStore>,
     pub(crate) slot: u32,
 }
 
 impl ParamsStore {
-    /// Creates the files, or attaches to an existing object of equal shape if `exist` says so. A
+    /// Creates the files, or attaches to an existing object of equal shape if `exist` allows it. A
     /// new object holds the first version, if there is one, before it has its name. Returns `true`
     /// if it is new.
     pub fn create(
@@ -158,7 +159,8 @@ impl ParamsStore {
         Self::of(Object::open(base, ObjectKind::Params, name)?)
     }
 
-    /// Attaches without holding the object: it is removed when its holders end.
+    /// Attaches without holding the object. An object that is not persistent is removed when its
+    /// holders end.
     pub fn observe(base: &Base, name: &str) -> Result<Self, SegmentError> {
         Self::of(Object::observe(base, ObjectKind::Params, name)?)
     }
@@ -251,8 +253,8 @@ impl ParamsStore {
         self.object().map_or(Ok(()), Object::unlink)
     }
 
-    /// Returns whether the object was removed or replaced. Makes one system call, or three if it is
-    /// marked as unlinked.
+    /// Returns whether the object was removed or replaced. Makes one system call, or up to three if
+    /// the object is marked as unlinked. Marks a loss of the name that it finds, for all holders.
     #[must_use]
     pub fn is_unlinked(&self) -> bool {
         let marked = self.readers.is_marked_unlinked();
@@ -344,7 +346,7 @@ impl ParamsStore {
         &self.memory
     }
 
-    /// Returns the pins: for each reader slot a word with a bit for each slot.
+    /// Returns the pins: a word for each reader slot, with a bit for each slot of a version.
     pub(crate) fn pins(&self) -> LanePins<'_> {
         self.readers.pins(0)
     }
@@ -370,7 +372,7 @@ impl ParamsStore {
             }
             Backing::Heap { .. } => Arc::clone(&self.memory),
         };
-        // Before the first version: register with the kernel once, so that publishing needs no
+        // Register with the kernel once, before the first version, so that publishing needs no
         // fence.
         self.barrier.get_or_init(NotifyBarrier::of_this_process);
         let [_, _, pid, generation] = memory.counters();
@@ -477,7 +479,7 @@ impl ParamsStore {
 pub struct ParamsCounters {
     /// Versions published.
     pub published: u64,
-    /// Publishes refused because views held all free slots.
+    /// Publishes refused because views pin every slot that could be reused.
     pub refused: u64,
     /// Process id of the last publisher. 0 before the first one.
     pub pid: u64,

@@ -19,8 +19,8 @@ pub const MAX_PINNED_RANGES: usize = 1024;
 /// A reader slot and the pins it holds.
 #[derive(Debug)]
 pub struct ReaderPins {
-    // Dropped before the store: the claim holds the object too, and the store removes it if it was
-    // the last.
+    // Dropped before the store: the claim holds the object too, and the store removes the object
+    // only as its last holder.
     reader: ClaimedReader,
     store: Arc<RingStore>,
     held: Mutex<Held>,
@@ -42,7 +42,7 @@ pub enum ReaderPinsError {
     /// The handle holds too many leases.
     #[error("this handle holds {held} leases, the limit is {limit}; close some first")]
     TooMany { held: usize, limit: usize },
-    /// The writer overwrote the rows first.
+    /// The rows were overwritten first, or their lane was relocated.
     #[error(transparent)]
     Lapped(#[from] PinError),
 }
@@ -70,7 +70,8 @@ impl ReaderPins {
     /// Freezes a lane's rows from `start` on, in `memory`, until the result is dropped.
     ///
     /// The rows must have been readable there just before. Fails and freezes nothing if they were
-    /// overwritten meanwhile, or the lane was relocated.
+    /// overwritten meanwhile, the lane was relocated, or this handle has [`MAX_PINNED_RANGES`]
+    /// ranges.
     pub fn hold(
         self: &Arc<Self>,
         lane: u32,

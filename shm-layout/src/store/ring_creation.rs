@@ -1,4 +1,4 @@
-//! Creates the files of a ring, and the rows that it has before it gets a name.
+//! Creates the files of a ring, and stores rows in them before the ring gets its name.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;

@@ -32,7 +32,7 @@ pub(crate) const NEXT_CTL: &str = "ring.ctl.next";
 /// Suffix of files that will replace others.
 pub(crate) const NEXT_SUFFIX: &str = ".next";
 pub(crate) const RDR: &str = "ring.rdr";
-/// File of a ring with a limiter.
+/// File of the limiter, in a ring that has one.
 pub(crate) const LIM: &str = "ring.lim";
 /// File of the marks below which readers ignore rows.
 pub(crate) const LOW: &str = "ring.low";
@@ -175,8 +175,8 @@ pub(crate) fn make_lanes(
     Ok(huge_bytes)
 }
 
-/// Writes `ring.ctl`, which describes all other files. `origin` has the time of creation, the rows
-/// of a lane at creation, and the number of resizes.
+/// Writes `ring.ctl`, which describes all other files, under the name `name`. The last argument is
+/// the time of creation, the rows of a lane at creation, and the number of resizes.
 pub(crate) fn write_ctl(
     folder: RingFolder<'_>,
     name: &str,
@@ -226,15 +226,16 @@ pub(crate) fn write_ctl(
     folder.write(name, geometry.ctl_bytes, &parts)
 }
 
-/// Returns the bits of the files that a ring has besides those of every ring.
+/// Returns the bits of the files that this ring has, but not every ring.
 fn special_files(spec: &RingSpec) -> u32 {
     let limiter = if spec.limits.is_some() { HAS_LIMITER } else { 0 };
     let snapshot = if spec.snapshot { IS_SNAPSHOT } else { 0 };
     limiter | snapshot
 }
 
-/// Refuses a ring that has lost one of its files, or has one that it was not created with: without
-/// `ring.lim` new handles would not be limited, and a snapshot without its mark could be written.
+/// Refuses a ring that has lost its limiter or its snapshot mark, or has one that it was not
+/// created with. Without `ring.lim` new handles would not be limited. A snapshot without its mark
+/// could be written.
 pub(crate) fn check_special_files(
     object: &Object,
     superblock: &Superblock,
@@ -271,7 +272,7 @@ pub(crate) fn read_mark(object: &Object) -> Result<String, SegmentError> {
     Ok(String::from_utf8_lossy(mark.get(..read).unwrap_or_default()).into_owned())
 }
 
-/// Reads the superblock and the columns, from one private copy of `ring.ctl`.
+/// Reads the superblock and the columns, each from a private copy of its bytes in `ring.ctl`.
 pub(crate) fn read_ctl(object: &Object) -> Result<(Superblock, Vec<Column>), SegmentError> {
     let path = object.path().join(CTL);
     let corrupt = |what: String| SegmentError::corrupt(&path, what);
@@ -408,8 +409,8 @@ pub(crate) fn open_lane(
     map_lane(&fd, &object.path().join(name), shapes, lane, access)
 }
 
-/// Maps the file of a lane, opened from `path`. Uses only the capacity from its header; all other
-/// fields must agree with it.
+/// Maps the file of a lane, opened from `path`. Takes only the capacity and the number of resizes
+/// from its header. All other fields must be those of this ring's lane.
 pub(crate) fn map_lane(
     fd: &OwnedFd,
     path: &Path,

@@ -40,7 +40,7 @@ pub struct RingStore {
     lanes: MappedLanes,
     readers: ReaderTable,
     limiter: Option<LimiterTable>,
-    /// Barrier of this process's notifications; set once it has claimed a lane.
+    /// Barrier of this process's notifications. Set once the process has claimed a lane.
     barrier: OnceLock<NotifyBarrier>,
     place: RingBacking,
 }
@@ -49,13 +49,13 @@ pub struct RingStore {
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "one per ring, and never moved in bulk")]
 enum RingBacking {
-    // `locks` holds the object too, so it is dropped first: the object then checks whether it was
-    // the last holder.
+    // `locks` holds the object too, so it is dropped first. `object` then checks whether it is the
+    // last holder.
     Named { locks: LockFile, object: Object, shapes: LaneShapes },
     Heap { locks: HeapLocks, uuid: [u8; 16], tables: Mutex<BTreeMap<String, HeapTable>> },
 }
 
-/// Creation of a ring, as its superblock states it.
+/// Time of a ring's creation, and the size of its lanes then.
 #[derive(Debug)]
 struct RingOrigin {
     created_unix_ns: u64,
@@ -108,8 +108,9 @@ impl RingStore {
         Self::of(Object::open_at(dir, path.to_owned(), ObjectKind::Ring, name)?)
     }
 
-    /// Opens a ring without holding it: it is removed when its holders end, though its memory stays
-    /// readable until this is dropped. A persistent or orphaned ring can be observed too.
+    /// Opens a ring without holding it. A ring that is not persistent is removed when its holders
+    /// end, but its memory stays readable until this handle is dropped. A ring without holders can
+    /// be observed too.
     pub fn observe(base: &Base, name: &str) -> Result<Self, SegmentError> {
         Self::of(Object::observe(base, ObjectKind::Ring, name)?)
     }
@@ -208,7 +209,8 @@ impl RingStore {
         self.object().map(Object::path)
     }
 
-    /// Returns whether the ring stays when no process holds it.
+    /// Returns whether the ring is persistent. A persistent ring in memfds stays without a holder
+    /// only while a daemon keeps it.
     #[must_use]
     pub fn persistent(&self) -> bool {
         self.object().is_some_and(Object::persistent)
@@ -286,7 +288,8 @@ impl RingStore {
         }
     }
 
-    /// Returns the bytes of all files, as this handle has them mapped.
+    /// Returns the bytes of the lanes and of the files `ring.*`, as this handle has them mapped.
+    /// The files of tables do not count.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let lanes: u64 = self.lanes().iter().map(|lane| lane.bytes()).sum();
@@ -315,8 +318,8 @@ impl RingStore {
     }
 
     /// Returns whether the ring was removed or replaced, so that no process can attach to it any
-    /// more. Makes one system call, or three if the loss is marked. Marks a loss that it finds, for
-    /// all holders. Returns `false` on the heap.
+    /// more. Makes one system call, or up to three if the loss is marked. Marks a loss that it
+    /// finds, for all holders. Returns `false` on the heap.
     #[must_use]
     pub fn is_unlinked(&self) -> bool {
         let marked = self.readers.is_marked_unlinked();
@@ -359,8 +362,8 @@ impl RingStore {
         self.limiter.as_ref()
     }
 
-    /// Returns the marks of the lanes, which this process may raise. Fails if it may not write
-    /// `ring.low`.
+    /// Returns the marks of the lanes, mapped for writing, so that this process can raise them.
+    /// Fails if it may not write `ring.low`.
     pub fn writable_marks(&self) -> Result<Arc<LowMarks>, SegmentError> {
         let RingBacking::Named { object, shapes, .. } = &self.place else {
             return Ok(Arc::clone(self.lanes.marks()));

@@ -19,7 +19,7 @@ use crate::protocol::sum_tree::{self, Ancestors, Descent, FAN_OUT, LeafChange};
 use crate::store::ring_store::RingStore;
 use crate::store::unnamed_ring::UnnamedRing;
 
-/// Words of a table, for reading: without a lock, and while other processes change them.
+/// Words of a table, to be read without a lock while other processes change them.
 #[derive(Debug)]
 pub struct TableView {
     memory: Arc<TableMemory>,
@@ -31,7 +31,8 @@ pub struct TableView {
 /// processes. A handle serves one thread.
 #[derive(Debug)]
 pub struct PriorityTable {
-    // Before the store: the lock holds the object too, and the store removes it if it was the last.
+    // Dropped before the store: the lock holds the object too, and the store removes the object
+    // only as its last holder.
     lock: TableLock,
     store: Arc<RingStore>,
     view: TableView,
@@ -90,14 +91,14 @@ impl TableGuard<'_> {
     }
 }
 
-/// A table as its file describes it.
+/// Description of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TableInfo {
     /// Name of the table.
     pub name: String,
     /// Its settings.
     pub settings: TableSettings,
-    /// Bytes of its file.
+    /// Bytes of the table.
     pub bytes: u64,
     /// Rows of a lane that can have a leaf.
     pub lane_leaves: u64,
@@ -162,7 +163,7 @@ impl TableView {
         self.memory.shape.lane_leaves
     }
 
-    /// Returns the largest value of a leaf.
+    /// Returns the largest value that a leaf may have.
     #[must_use]
     pub fn most(&self) -> u64 {
         self.memory.shape.most()
@@ -177,7 +178,7 @@ impl TableView {
         usize::try_from(leaf).unwrap_or(usize::MAX)
     }
 
-    /// Returns the newest row that entered with this leaf, and its lane.
+    /// Returns the lane and the newest row that entered with this leaf.
     #[inline]
     #[must_use]
     pub fn row_of(&self, leaf: usize) -> (u32, u64) {
@@ -185,7 +186,8 @@ impl TableView {
         let (lane, place) = (leaf as u64 / leaves, leaf as u64 % leaves);
         let lane = u32::try_from(lane).unwrap_or(u32::MAX);
         let (entered, _) = self.lane(lane);
-        // The largest number below `entered` that leaves this place. Any bytes give some number.
+        // The largest number below `entered` that has this leaf. If `entered` is corrupt, it is
+        // some number.
         let newest = entered.wrapping_sub(1);
         (lane, newest.wrapping_sub(newest.wrapping_sub(place) % leaves))
     }
@@ -322,8 +324,8 @@ impl RingStore {
         Ok(listed(self)?.into_iter().map(settings).collect())
     }
 
-    /// Fails if the process has no files or memory left to open the tables of any kind, so that
-    /// they cannot be listed as a whole.
+    /// Fails if the ring cannot be listed, or if the process has too few files or too little memory
+    /// left to open all of its tables.
     pub fn check_tables(&self) -> Result<(), SegmentError> {
         let tables = listed::<TableMemory>(self)?.into_iter();
         let mut errors = tables.filter_map(|(_, table)| table.err());

@@ -26,8 +26,8 @@ use crate::store::ring_files::RingFolder;
 use crate::store::ring_store::RingStore;
 use crate::store::unnamed_ring::{UnnamedMemory, UnnamedRing};
 
-/// First of the bytes that holders of tables lock. The byte of a table lies after it by the CRC-32
-/// of the table's name.
+/// First of the bytes that holders of tables lock. The byte of a table is this number plus the
+/// CRC-32 of the table's name.
 const TABLE_LOCKS: u64 = 1 << 33;
 const PREFIX: &str = "table-";
 const SUFFIX: &str = ".dat";
@@ -81,7 +81,7 @@ impl TableLock {
     }
 }
 
-/// The lock while it is held.
+/// A held lock of a table. Dropping it releases the lock.
 #[derive(Debug)]
 pub(super) enum Held<'a> {
     File(&'a LockFile, u64),
@@ -95,7 +95,8 @@ pub(super) enum Held<'a> {
 impl Drop for Held<'_> {
     fn drop(&mut self) {
         if let Held::File(lock, byte) = self {
-            // A range that is locked can be unlocked; the kernel does it when the process ends.
+            // Unlocking a locked range does not fail, and the kernel releases it at the end of the
+            // process.
             let _ = lock.unlock(*byte);
         }
     }
@@ -115,18 +116,19 @@ pub(crate) fn is_unfinished(file: &str) -> bool {
     file.ends_with(BUILDING)
 }
 
-/// Returns the name of the table in a file that is whole.
+/// Returns the name of the table in a file of this name. `None` for an unfinished table, and for
+/// any file that is no table.
 pub(super) fn name_of(file: &str) -> Option<&str> {
     file.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)
 }
 
 /// Returns the byte of `ring.lck` that the holder of a table locks. Tables whose names give the
-/// same byte wait for each other, which has no other effect.
+/// same byte share one lock, which has no other effect.
 pub(super) fn lock_byte(table: &str) -> u64 {
     TABLE_LOCKS + u64::from(crc32fast::hash(table.as_bytes()))
 }
 
-/// A kind of table, by its memory.
+/// Memory of one kind of table.
 pub(crate) trait TableKind: Sized {
     /// Number of the kind in headers.
     const KIND: u32;
@@ -135,8 +137,8 @@ pub(crate) trait TableKind: Sized {
     /// Sizes of a table.
     type Shape: Clone;
 
-    /// Checks every byte before the words of a table against its ring. Returns the sizes of the
-    /// table.
+    /// Checks the header of a table, and the records that follow it, against the ring. Returns the
+    /// sizes of the table.
     fn check(file: &TableFile<'_>, header: &Self::Header) -> Result<Self::Shape, SegmentError>;
 
     /// Returns the bytes of a table of these sizes.
@@ -158,7 +160,7 @@ pub(crate) struct TableFile<'a> {
     pub(super) lanes: u32,
 }
 
-/// A table to be created: its sizes, and the bytes it begins with, by the id of its ring.
+/// A table to be created: its sizes, and a function from the id of its ring to its first bytes.
 pub(super) struct NewTable<'a, T: TableKind> {
     pub(super) shape: T::Shape,
     pub(super) image: &'a dyn Fn([u8; 16]) -> Vec<u8>,
@@ -179,8 +181,8 @@ impl<T: TableKind> NewTable<'_, T> {
         Ok(T::new(map, self.shape.clone()))
     }
 
-    /// Writes the table under another name, and renames it. The caller holds the table's lock. In a
-    /// ring in memfds the table is a sealed memfd too.
+    /// Writes the table under another name, and renames it. The caller holds the table's lock,
+    /// unless the ring has no name yet. In a ring in memfds the table is a sealed memfd too.
     fn make(&self, place: &TablePlace<'_>, name: &str) -> Result<(), SegmentError> {
         let (TablePlace { folder, ring_uuid, .. }, bytes) = (place, T::bytes(&self.shape));
         let RingFolder { dir, path, .. } = *folder;
@@ -203,7 +205,7 @@ impl<T: TableKind> NewTable<'_, T> {
     }
 }
 
-/// Directory of a ring.
+/// Directory of a ring, and the properties of the ring that its tables depend on.
 struct TablePlace<'a> {
     /// The ring, if it has a name.
     object: Option<&'a Object>,
@@ -235,7 +237,7 @@ pub(super) struct OpenTable<T> {
     pub(super) name: TableName,
 }
 
-/// The name of an open table, to find out whether the table was removed.
+/// Name and file of an open table, to find out whether the table was removed.
 #[derive(Debug)]
 pub(super) struct TableName {
     pub(super) name: String,
@@ -285,7 +287,7 @@ pub(super) fn open_or_make<T: TableKind>(
     let lock = object.lock_handle()?;
     let lock = TableLock::File(ReleasedOnFork::new(&lock), lock);
     let place = place_of(store, object);
-    // A name means a whole file, so one that exists needs no lock.
+    // A file gets its name only when it is whole, so a file that exists is opened without the lock.
     if !object.has(&file_name(name)) {
         let Some(_held) = lock.try_lock(lock_byte(name), object.path())? else { return Ok(None) };
         if !object.has(&file_name(name)) {
@@ -356,11 +358,11 @@ pub(super) fn names(object: &Object) -> Result<Vec<String>, SegmentError> {
     Ok(names)
 }
 
-/// Opens all tables of one kind, sorted by name. A table whose kind cannot be read is listed, with
-/// its error, for every kind. Fails if the ring cannot be listed.
+/// Opens all tables of one kind, sorted by name. A table whose kind cannot be read is listed with
+/// its error, whichever kind is requested. Fails if the ring cannot be listed.
 pub(super) fn listed<T: TableKind>(store: &RingStore) -> Result<Vec<Listed<T>>, SegmentError> {
     let Some(object) = store.object() else {
-        // In the order of their names.
+        // The tables are sorted by name.
         let tables = store.heap_tables().into_iter();
         let of_kind = |(name, table): (String, HeapTable)| Some((name, Ok(T::of_heap(&table)?)));
         return Ok(tables.filter_map(of_kind).collect());
@@ -369,8 +371,8 @@ pub(super) fn listed<T: TableKind>(store: &RingStore) -> Result<Vec<Listed<T>>, 
         let opened = store.open_table(object, &name);
         (name, opened)
     };
-    // A table counts as absent if its memory was freed with its processes, or if it was removed
-    // since it was listed.
+    // Leave out tables of another kind, tables whose memory was freed with their processes, and
+    // tables that were removed since they were listed.
     let is_there = |(name, table): &Listed<T>| match table {
         Err(SegmentError::MemoryGone { .. } | SegmentError::TableDiffers { .. }) => false,
         Err(_) => object.has(&file_name(name)),
@@ -379,8 +381,8 @@ pub(super) fn listed<T: TableKind>(store: &RingStore) -> Result<Vec<Listed<T>>, 
     Ok(names(object)?.into_iter().map(open).filter(is_there).collect())
 }
 
-/// Opens all tables of one kind that can be opened, by name. Meant for statistics: callers that
-/// must miss no table use [`listed`].
+/// Opens all tables of one kind that can be opened, by name. It is meant for statistics: callers
+/// that must miss no table use [`listed`].
 pub(super) fn readable<T: TableKind>(store: &RingStore) -> impl Iterator<Item = (String, Arc<T>)> {
     let tables = listed(store).unwrap_or_default().into_iter();
     tables.filter_map(|(name, table)| Some((name, table.ok()?)))
@@ -422,7 +424,7 @@ pub(super) fn map<T: TableKind>(file: &TableFile<'_>) -> Result<T, SegmentError>
     Ok(T::new(map, shape))
 }
 
-/// Reads the header of a table, which was not checked, and the size of its file.
+/// Reads the header of a table, without checking it, and the size of its file.
 fn read_header<H: bytemuck::AnyBitPattern>(
     fd: BorrowedFd<'_>,
     path: &Path,
@@ -437,7 +439,7 @@ fn read_header<H: bytemuck::AnyBitPattern>(
     Ok((bytemuck::pod_read_unaligned(&found), bytes))
 }
 
-/// Refuses a table of another known kind than `wanted`, by its header, which was not checked.
+/// Refuses a table if its unchecked header states another known kind than `wanted`.
 fn check_kind(path: &Path, header: &CommonHeader, wanted: u32) -> Result<(), SegmentError> {
     let other = header.kind().filter(|kind| *kind != wanted && contents(*kind).is_some());
     let Some(kind) = other else { return Ok(()) };

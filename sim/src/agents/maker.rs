@@ -88,7 +88,7 @@ pub(super) fn act(
     // Shifts the centre by up to half a tick, so that quotes do not all round to the same side.
     let centre = centre + stream.range(-0.5, 0.5);
     let limit = desk.limits().order;
-    // The first level never crosses the book. The others keep their distance from it.
+    // The first level never crosses the book. The others keep their distance from the first.
     let bid = f64::from(floor(centre - half));
     let bid = desk.best_ask().map_or(bid, |ask| bid.min(f64::from(ask - 1)));
     let ask = f64::from(ceil(centre + half));

@@ -84,8 +84,8 @@ fn identities(population: &Population, symbol: u16) -> impl Iterator<Item = (Arc
 }
 
 impl Agents {
-    /// Returns the agents of one symbol, not yet drawn, which own the accounts from `first_account`
-    /// on.
+    /// Returns the agents of one symbol, which own the accounts from `first_account` on.
+    /// [`reset`](Self::reset) draws them.
     pub(crate) fn new(population: &Population, symbol: u16, first_account: u16) -> Self {
         let list = identities(population, symbol).map(|(_, key)| Background {
             stream: RandomStream::default(),

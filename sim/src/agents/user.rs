@@ -79,8 +79,8 @@ impl Floor<'_> {
         self.venues.get(usize::from(symbol)).ok_or(unknown(symbol, self.venues.len()))
     }
 
-    /// Returns the mid-price at the end of the last tick, in price ticks. Keeps its last value
-    /// while a side is empty. `None` for an unknown symbol.
+    /// Returns the mid-price at the end of the last tick, in price ticks. It keeps its last value
+    /// while a side is empty. Returns `None` for an unknown symbol.
     #[must_use]
     pub fn mid(&self, symbol: u16) -> Option<f64> {
         self.venue(symbol).ok().map(|venue| venue.tape.mid())
@@ -138,7 +138,8 @@ impl Floor<'_> {
         self.pit(symbol)?.submit(account, side, kind, price, quantity)
     }
 
-    /// Cancels one of the agent's own orders. Returns false if it is no longer open.
+    /// Cancels one of the agent's own orders. Returns false if `order` is not an open order of the
+    /// agent.
     ///
     /// # Errors
     /// [`OrderReject::Unknown`] for an unknown symbol.

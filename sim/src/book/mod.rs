@@ -65,7 +65,7 @@ impl Book {
     /// Maximum number of orders of a slab.
     pub const MAX_ORDERS: usize = NIL as usize - 1;
 
-    /// Creates an empty book of `levels` prices around `centre` and room for `orders` orders.
+    /// Creates an empty book of `levels` prices around `centre`, with room for `orders` orders.
     ///
     /// # Panics
     /// If `levels` is not in `2..=MAX_LEVELS` or `orders` not in `1..=MAX_ORDERS`; a market's

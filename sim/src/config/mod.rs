@@ -35,7 +35,7 @@ pub struct MarketConfig {
     pub symbols: u16,
     /// Price of every symbol at the start, in price ticks: 2 to 10^8.
     pub initial_price: i32,
-    /// Currency units in one price tick. Only scales prices in features and readouts.
+    /// Currency units in one price tick. It only scales prices in features and readouts.
     pub tick_size: f64,
     /// Price levels of a book's window, `64..=4096`. Orders outside the window are refused.
     pub book_levels: usize,

@@ -106,7 +106,7 @@ pub struct NoiseConfig {
     pub size_sigma: f64,
     /// Tail exponent of the distance of limit orders from the opposite touch.
     pub depth_exponent: f64,
-    /// Longest life of a limit order.
+    /// Age in ticks above which a limit order is cancelled at its owner's next action.
     pub life: u32,
 }
 
@@ -144,9 +144,10 @@ pub struct SignalConfig {
     pub count: u16,
     /// Mean ticks between actions.
     pub wait: f64,
-    /// Shortest horizon in ticks; horizons are log-uniform.
+    /// Shortest drawn horizon in ticks. Draws are log-uniform; a trader takes the nearest horizon
+    /// that the tape computes.
     pub horizon_low: f64,
-    /// Longest horizon in ticks.
+    /// Longest drawn horizon in ticks.
     pub horizon_high: f64,
     /// Fraction of the traders that follow the indicator; the others fade it.
     pub followers: f64,

@@ -31,7 +31,7 @@ const DECAY_BINS: usize = 12;
 /// Averages the autocorrelation over twelve bins of equal width in log lag, then fits a line to the
 /// logarithms. So the many noisy long lags weigh as much as the few short ones. Ignores bins that
 /// are not positive. Returns NaN if fewer than half of the filled bins or fewer than three remain.
-/// Also NaN if `first` is 0 or no lag follows it.
+/// Returns NaN also if `first` is 0 or no lag follows it.
 #[must_use]
 pub fn decay_exponent(acf: &[f64], first: usize, last: usize) -> f64 {
     let last = last.min(acf.len().saturating_sub(1));

@@ -54,7 +54,8 @@ pub struct BatteryOptions {
     pub openings: usize,
     /// Number of schedules in the search for price manipulation; 0 leaves out R21.
     pub schedules: usize,
-    /// Whether the market is made to be predictable, so that R16 is only reported.
+    /// Whether the market is made to be predictable, so that the rules of R16 are only reported.
+    /// Random orders are judged all the same.
     pub learnable: bool,
     /// Number of threads, which does not change the result.
     pub threads: usize,
@@ -167,7 +168,7 @@ const FITTED_SEEDS: u64 = 1 << 32;
 const SCHEDULE_SEEDS: u64 = 2 << 32;
 const OPENING_SEEDS: u64 = 3 << 32;
 
-/// Runs the battery on markets that `build` makes from seeds. O(seeds · ticks).
+/// Runs the battery on markets that `build` makes from seeds. Takes O(seeds · ticks) time.
 ///
 /// Calls `progress` with the numbers of finished runs and of all runs, from several threads. If
 /// `progress` breaks, the battery ends and returns `None`.

@@ -29,7 +29,7 @@ const CLOSING_TICKS: usize = 20;
 const EVERY: usize = 3;
 /// Ticks of a seed of the fit.
 const FIT_TICKS: usize = 23_400;
-/// Largest change in price ticks that counts in a fit.
+/// Price ticks to which a fit clips larger changes.
 const LARGEST_CHANGE: f64 = 30.0;
 /// Penalty on the square of each coefficient, for each row of the fit.
 const PENALTY: f64 = 1e-4;

@@ -43,7 +43,7 @@ enum Plant {
 
 /// First price, in price ticks.
 const START: f64 = 10_000.0;
-/// Number of simultaneous parent orders. Their Pareto lengths give signs long memory.
+/// Number of simultaneous parent orders. Their Pareto lengths give the signs of trades long memory.
 const PARENTS: usize = 10;
 
 /// Market with parent orders as in Lillo, Mike and Farmer 2005. Its log-volatility is a weighted
@@ -117,8 +117,8 @@ impl Planted {
         usual * (1.0 + 3.0 * (-(age as f64) / 300.0).exp())
     }
 
-    /// Fills the outside market orders at the best prices, and drops the others. Returns the signed
-    /// shares of all, and the sum of the signed square roots of their sizes.
+    /// Fills the outside market orders at the best prices, and drops the others. Returns the sum of
+    /// the signed shares of the filled orders, and the sum of their signed square roots.
     fn fill(&mut self) -> (f64, f64) {
         let (mut signed, mut roots) = (0.0, 0.0);
         for order in std::mem::take(&mut self.orders) {

@@ -27,8 +27,8 @@ pub enum Rule {
     Reversal,
     /// Follows the sign of the MACD(8, 16, 4) histogram (Appel 1979).
     Macd,
-    /// Buys more than one standard deviation below the mean mid-price of the last hour, sells
-    /// above.
+    /// Buys if the mid-price is more than one standard deviation below its mean over the last hour,
+    /// and sells if it is more than one above.
     BelowFair,
     /// Buys below the hidden fundamental and sells above, if the gap pays for the trade.
     ///

@@ -19,8 +19,8 @@ pub fn returns(log_prices: &[f64], horizon: usize) -> Vec<f64> {
 /// Returns the variance ratio `VR(q) = Var(q-period returns) / (q · Var(returns))`. O(n).
 ///
 /// Uses overlapping sums with the bias corrections of Lo and `MacKinlay` 1988, eq. 12. The ratio is
-/// 1 for a random walk, above 1 for a trend and below 1 for a reversal. Returns NaN for a `q` of 0
-/// or a series that is not longer than `q`.
+/// 1 for a random walk, above 1 for a trend and below 1 for a reversal. Returns NaN for a `q` of 0,
+/// a series that is not longer than `q`, and a constant series.
 #[must_use]
 pub fn variance_ratio(returns: &[f64], q: usize) -> f64 {
     let count = returns.len();

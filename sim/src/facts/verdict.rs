@@ -21,7 +21,7 @@ pub enum Verdict {
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct FactResult {
-    /// Number in the battery: `R1`.
+    /// Number in the battery, such as `R1`.
     pub id: &'static str,
     /// Unique key.
     pub key: &'static str,

@@ -143,7 +143,7 @@ impl Market {
 
     /// Starts the account of a slot over, in the market as it is: cancels its orders and requests,
     /// replaces cash and shares by the slot's endowment, and clears its records. The shares count
-    /// as bought at the mid-price, rounded down to a tick. No allocation.
+    /// as bought at the mid-price, rounded down to a tick. Allocates nothing.
     ///
     /// # Errors
     /// [`ConfigError`] for an unknown slot.
@@ -168,8 +168,8 @@ impl Market {
         Ok(())
     }
 
-    /// Restarts at tick 0 of episode `seed`. The market then equals a fresh one of that seed. No
-    /// allocation.
+    /// Restarts at tick 0 of episode `seed`. The market then equals a fresh one of that seed with
+    /// the endowments that slots have now. Allocates nothing.
     pub fn reset(&mut self, seed: u64) {
         self.seed = seed;
         self.slot_key = key(seed, StreamRole::SlotTurn, 0);

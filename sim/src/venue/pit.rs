@@ -332,7 +332,8 @@ impl AgentDesk<'_> {
         }
     }
 
-    /// Returns the price that joins the best on `side`, or betters it by one if the spread allows.
+    /// Returns the best price on `side`. With `better`, improves it by one tick if the spread
+    /// allows. On an empty side, the best price counts as two ticks from the opposite one.
     #[inline]
     pub(crate) fn join(&self, side: Side, better: bool) -> i32 {
         let across = self.opposite(side);

@@ -7,7 +7,7 @@ use super::{BASE, Setting, State, samples_at};
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct ModelLane {
     rows: Vec<bool>,
-    /// Whether the next row completes a transition, of a row that may be dropped.
+    /// Whether the next row completes a transition. The row that starts it may have been dropped.
     has_begun: bool,
 }
 
@@ -54,7 +54,7 @@ impl ModelLane {
     }
 }
 
-/// A writer, of the lanes whose number is its own modulo the number of writers.
+/// Writer of the lanes whose number modulo the number of writers is its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Writer {
     /// It waits for its turn, or for its environment.
@@ -95,7 +95,7 @@ impl State {
         self.count_dropped(setting);
     }
 
-    /// Counts what can no longer be drawn, like `Ring::clear`.
+    /// Counts the transitions that can no longer be drawn, like `Ring::clear`.
     pub(super) fn count_dropped(&mut self, setting: &Setting) {
         let empty = self.lanes.iter().filter(|lane| lane.rows.is_empty() && lane.has_begun);
         let inserts = self.inserts + empty.count() as u64;
@@ -107,7 +107,8 @@ impl State {
         self.dropped_at = self.dropped_at.max(self.inserts);
     }
 
-    /// Sorts writers of one lane each, and samplers of one batch size: numbers decide nothing.
+    /// Sorts the writers if each has one lane, and the samplers of each batch size: their numbers
+    /// decide nothing.
     fn sort(&mut self, setting: &Setting) {
         if setting.writers == setting.lanes {
             let mut pairs: Vec<_> =
@@ -133,8 +134,8 @@ impl State {
         self.least_samples = self.least_samples.saturating_sub(samples_at(shift, limits));
         self.deletes = self.deletes.saturating_sub(shift);
         self.dropped_at = self.dropped_at.saturating_sub(shift);
-        // Older drops of rows decide the same, and so does a lead that is farther above the band:
-        // each `clear` lets writers insert without draws.
+        // Bounds the counts that grow without end, since each `clear` lets writers insert without
+        // draws. Older drops of rows, and a lead farther above the band, decide the same.
         let sizes = setting.limits.iter().map(RateLimiter::min_size_to_sample);
         let size = sizes.max().unwrap_or(0);
         self.deletes = self.deletes.max(self.inserts.saturating_sub(size));

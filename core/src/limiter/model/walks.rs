@@ -64,7 +64,8 @@ impl Walk {
         true
     }
 
-    /// The lead stays within the band, except for one append and for the first `min_size` inserts.
+    /// Asserts that the lead stays within the band, except for one append and for the first
+    /// `min_size` inserts.
     #[expect(clippy::cast_precision_loss, reason = "small counts")]
     fn assert_within_band(&self) {
         let (ratio, size) = (self.limits.samples_per_insert(), self.limits.min_size_to_sample());
@@ -115,7 +116,7 @@ fn no_ordinary_setting_hangs() {
     assert!(hanging > 100, "the walks prove nothing: {hanging}");
 }
 
-/// Any band that is accepted, any append and any batch: wider than the band, too.
+/// Draws bands that are accepted, and appends and batches of any size, also beyond the band.
 #[test]
 fn no_accepted_setting_hangs() {
     let mut dice = Dice(7);

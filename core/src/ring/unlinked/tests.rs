@@ -219,7 +219,7 @@ fn files_deleted_by_hand_are_found_by_a_restart() {
     let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
     append(&mut writer).unwrap();
     std::fs::remove_dir_all(ring.path().unwrap()).unwrap();
-    // Appends make no system call, so they cannot detect it; a restart checks.
+    // Appends make no system call, so they cannot detect the loss. A restart checks.
     append(&mut writer).unwrap();
     assert!(!ring.take_unlinked());
     writer.restart(&[true]).unwrap();

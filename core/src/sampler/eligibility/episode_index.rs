@@ -1,9 +1,9 @@
 //! A sampler's private index of the complete episodes of a ring.
 //!
-//! Built from row headers alone, by reading every row once; rows published since are read at the
-//! next [`EpisodeIndex::refresh`]. The readable rows alone decide which episodes are complete, so
-//! that all samplers know the same ones. An entry is dropped when a row that showed its episode to
-//! be complete is no longer readable.
+//! The index is built from row headers alone, by reading every row once. Rows published since are
+//! read at the next [`EpisodeIndex::refresh`]. The readable rows alone decide which episodes are
+//! complete, so that all samplers know the same ones. An entry is dropped when a row that showed
+//! its episode to be complete is no longer readable.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -33,7 +33,7 @@ pub(crate) struct CompleteEpisode {
 /// Complete episodes of all lanes.
 #[derive(Debug)]
 pub(crate) struct EpisodeIndex {
-    /// Transitions of the longest episode that is kept.
+    /// Maximum transitions of an episode that is kept.
     max_length: u64,
     lanes: Vec<LaneEpisodes>,
     /// For each lane, the episodes in it and in all lanes before it.
@@ -59,8 +59,8 @@ struct EpisodeRun {
 struct LaneEpisode {
     first: u64,
     length: u64,
-    /// First row that has to be readable: its own, or after a GAP the last transition of the
-    /// episode before.
+    /// Oldest row that has to be readable: the first row of the episode, or the last transition of
+    /// the episode before if the first row is a GAP.
     since: u64,
 }
 
@@ -206,10 +206,11 @@ impl LaneEpisodes {
             Some(run) => self.run = Some(EpisodeRun { next_step, ended, ..run }),
             None if flag(FINAL) => {}
             None => {
-                // After a GAP the row may continue an episode that was cut, unless the one before
-                // had ended.
+                // A GAP row may continue an episode that was cut, unless the episode before it had
+                // ended.
                 let begins = step == 0 && (!flag(GAP) || after_end);
-                // The end is the row before the FINAL row.
+                // Before a GAP row lie the FINAL row of the episode before, and the row that ended
+                // that episode.
                 let since = if flag(GAP) { row.saturating_sub(2) } else { row };
                 let first = begins.then_some((row, since));
                 self.run = Some(EpisodeRun { episode: header.episode, next_step, first, ended });

@@ -1,4 +1,5 @@
-//! Readable rows of every lane at one moment: the candidates of a draw, known without reading rows.
+//! Readable rows of every lane at one moment, and the candidates of a draw among them. Both are
+//! known without reading rows.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -43,7 +44,8 @@ impl LaneRange {
     }
 
     /// Returns the slot of a readable row in a lane of `slots` slots. The slot is below `slots`
-    /// even if the lane had another number of slots when the range was read.
+    /// even if the lane had another number of slots when the range was read. Returns `None` for a
+    /// row that is older than the readable ones.
     #[inline]
     pub(crate) fn slot(&self, row: u64, slots: u64) -> Option<u64> {
         let slot = self.slot_of(row.checked_sub(self.rows.start)?, slots);

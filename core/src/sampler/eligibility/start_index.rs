@@ -1,8 +1,8 @@
-//! A sampler's private index of the rows that it may draw, for rings where most draws are rejected.
+//! Private index of the rows that a sampler may draw, or of all transitions of a ring.
 //!
 //! The index is built from row headers alone, by reading every row once. Rows published since are
 //! read at the next [`StartIndex::refresh`]. Rows do not change until they are overwritten, so an
-//! entry stays right until its row is too old, and is dropped then.
+//! entry stays right until a row of its window is no longer readable, and is dropped then.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -19,7 +19,8 @@ use crate::sampler::window::{NearEnd, StartRule};
 /// Rows read at a time.
 const CHUNK: u64 = 1024;
 
-/// The rows at which a window of `back` transitions before and `ahead` after lies in one episode.
+/// Starts: the rows at which a window of `back` transitions before and `ahead` after lies in one
+/// episode, as far as a rule allows them.
 #[derive(Debug)]
 pub(crate) struct StartIndex {
     back: u64,
@@ -47,7 +48,7 @@ struct StartInterval {
 struct LaneStarts {
     /// Intervals in order. None is empty.
     intervals: VecDeque<StartInterval>,
-    /// First row whose start is known; earlier ones were dropped.
+    /// Oldest row that was readable at the last scan; earlier starts were dropped.
     known: u64,
     /// Rows before this one have been read.
     scanned: u64,
@@ -62,8 +63,8 @@ impl StartIndex {
         Self { back, ahead, kept: 0, rule, lanes, ends, headers: Vec::new() }
     }
 
-    /// Returns an index of the transitions whose history of `back` transitions is known. It is in
-    /// the ring, or it is cut short by the beginning of the episode.
+    /// Returns an index of the transitions whose history of `back` transitions is known: the whole
+    /// history is in the ring, or the beginning of the episode cuts it short.
     pub(crate) fn of_known_history(back: u64) -> Self {
         Self { kept: back, ..Self::new(0, 0) }
     }
@@ -185,7 +186,7 @@ impl LaneStarts {
         self.intervals.back().is_none_or(|last| last.rows.end <= row)
     }
 
-    /// Adds a row whose episode began at row `episode`.
+    /// Adds a start whose episode began at row `episode`.
     fn push(&mut self, row: u64, episode: u64) {
         match self.intervals.back_mut() {
             Some(last) if last.rows.end == row && last.episode == episode => last.rows.end += 1,
@@ -196,7 +197,7 @@ impl LaneStarts {
         }
     }
 
-    /// Drops the first `kept` readable rows of an episode that began before row `oldest`.
+    /// Drops the starts before row `oldest + kept` whose episode began before row `oldest`.
     fn forget_unknown(&mut self, oldest: u64, kept: u64) {
         while let Some(front) = self.intervals.front().filter(|front| front.episode < oldest) {
             let known = oldest.saturating_add(kept);

@@ -153,7 +153,8 @@ impl Sampler {
     }
 }
 
-/// Returns memory for some episodes, of `length` places each if that is given.
+/// Returns memory for some episodes, and their places in it. Padded episodes get `length` places
+/// each, or as many as the longest has if `length` is `None`.
 fn memory_of(
     plans: &BatchPlans,
     episodes: &[CompleteEpisode],

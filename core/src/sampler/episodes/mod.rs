@@ -1,7 +1,7 @@
 //! Batches of whole episodes.
 //!
-//! The selection chooses complete episodes, and their rows are gathered by index with the same
-//! gather engine. An episode that a writer overwrites meanwhile is drawn again.
+//! The selection chooses complete episodes, and the gather engine gathers their rows by index. An
+//! episode that a writer overwrites meanwhile is replaced by another draw.
 
 mod draw;
 mod pieces;
@@ -11,8 +11,8 @@ mod pieces;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum EpisodeLayout {
-    /// Arrays `[B, L, ...]`, with `mask` `[B, L]` and `length` `[B]`; zero beyond the end of each
-    /// episode, but for its final observation in `obs` of batches without `copy`.
+    /// Arrays `[B, L, ...]`, with `mask` `[B, L]` and `length` `[B]`. Places beyond the end of an
+    /// episode are zero, except that `obs` shows its final observation in batches without `copy`.
     Padded,
     /// Arrays `[N, ...]`, one episode after the other, with `offsets` `[B + 1]`; `N` is the sum of
     /// the lengths.
@@ -45,17 +45,17 @@ impl EpisodeLayout {
 /// [`EPISODE_STARTS`](crate::PriorityOptions::EPISODE_STARTS), and serves no single transitions.
 ///
 /// An episode is complete if it terminated or was truncated, its FINAL row is published, and its
-/// first row is within capacity. One that began after a GAP, as the first one of a writer that
-/// continues a lane does, counts only if the episode before it ended, and while the ring still
-/// holds that end: otherwise its rows may continue an episode that was cut. The first episode of a
-/// new ring has no GAP before it, and counts.
+/// first row is within capacity. The first row may be a GAP, such as the first row of a writer that
+/// continues a lane. Such an episode counts only if the episode before it ended, and while the ring
+/// still holds that end: otherwise its rows may continue an episode that was cut. The first episode
+/// of a new ring begins without a GAP, and counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct WholeEpisodes {
     /// Arrangement of the arrays.
     pub layout: EpisodeLayout,
-    /// Transitions of the longest episode that is drawn. Padded arrays then have exactly as many
-    /// places; otherwise those of the longest episode of the batch.
+    /// Maximum transitions of a drawn episode. Padded arrays have exactly as many places. With
+    /// `None` they have as many as the longest episode of the batch.
     pub max_length: Option<u32>,
 }
 

@@ -57,7 +57,7 @@ pub(super) struct Piece {
     /// Numbers of the episodes in the batch that is to be filled.
     pub(super) items: Vec<usize>,
     pub(super) episodes: Vec<CompleteEpisode>,
-    /// Which of them were whole after the copy.
+    /// Whether the rows of each episode were still whole after the copy.
     pub(super) found: Vec<bool>,
 }
 

@@ -23,18 +23,19 @@ pub(super) struct Scratch {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ArenaWriter<'p> {
     pub(super) plan: &'p BatchPlan,
-    /// Discount per transition of an n-step return.
+    /// Discount per transition of an n-step return, unless a column has the discounts.
     pub(super) gamma: f64,
     /// Words of the learned columns.
     pub(super) learned: Option<&'p LearnedView>,
 }
 
 impl ArenaWriter<'_> {
-    /// Fills every field of a micro-batch's items as if all were regular, and prefetches the next
-    /// micro-batch between the copies. The places of irregular items hold unspecified bytes
+    /// Fills the fields of a micro-batch's items as if all items were regular. Weights, lengths and
+    /// offsets are written later. If the policy of the next micro-batch interleaves prefetches, its
+    /// rows are prefetched between the copies. The places of irregular items hold unspecified bytes
     /// afterwards.
     ///
-    /// Returns `false` if the lanes have no such columns.
+    /// Returns `false` if the lanes lack a column of the plan.
     pub(super) fn copy_micro_batch(
         &self,
         now: &MicroBatch<'_>,
@@ -89,7 +90,7 @@ impl ArenaWriter<'_> {
         copied
     }
 
-    /// Copies the rows of a field.
+    /// Copies the rows of a field. Returns `false` if the lanes lack its column.
     #[inline]
     fn copy_field(
         &self,
@@ -114,7 +115,7 @@ impl ArenaWriter<'_> {
         copied
     }
 
-    /// Computes whole n-step returns. Returns `false` if the lanes have no such columns.
+    /// Computes whole n-step returns. Returns `false` if the lanes lack a column of them.
     #[inline(never)]
     fn returns(
         &self,
@@ -179,7 +180,8 @@ impl ArenaWriter<'_> {
     }
 }
 
-/// Copies the rows of a column that n-step returns sum. Returns the bytes of an item.
+/// Copies the rows of a column that n-step returns sum. Returns the bytes of an item, or `None` if
+/// the lanes lack the column.
 fn copy_summed(
     Summed { column, dtype }: Summed,
     rows: u64,

@@ -37,8 +37,8 @@ impl RowFinder<'_> {
         matches!(self.request, BatchRequest::Draws(_))
     }
 
-    /// Reads the ranges of readable rows again, after a writer overwrote a row. Fails with
-    /// [`Stopped::Moved`] if a lane was relocated.
+    /// Reads the ranges of readable rows again after a writer overwrote a row, and counts a lapped
+    /// draw if rows are drawn. Fails with [`Stopped::Moved`] if a lane was relocated.
     pub(super) fn note_overtaken(&mut self) -> Result<(), Stopped> {
         let eligibility = &mut self.selection.eligibility;
         match self.request {

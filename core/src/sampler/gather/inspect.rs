@@ -21,7 +21,7 @@ use crate::sampler::window::{RowHeaders, Window};
 /// Maximum attempts to copy a named row that the writer overwrites meanwhile.
 const GATHER_ATTEMPTS: u32 = 64;
 
-/// An inspected item of the scalar path.
+/// An item that was inspected, and is copied on its own.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct IrregularItem<'a> {
     /// Number in the batch.
@@ -30,9 +30,9 @@ pub(super) struct IrregularItem<'a> {
     /// Slot of the window's first row.
     pub(super) slot: u64,
     pub(super) index: RowIndex,
-    /// Rows that had been published after it when it was drawn.
+    /// Rows that had been published after the drawn row when it was drawn.
     pub(super) age: u64,
-    /// The attempt that drew it, counted from 0.
+    /// The attempt that drew the row, counted from 0.
     pub(super) attempt: u32,
     pub(super) window: Window,
     /// Flags of the drawn row, and of all inspected rows together.

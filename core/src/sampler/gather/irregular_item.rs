@@ -1,4 +1,5 @@
-//! Copies one irregular item into the arenas of a batch: its masks, and what stands in masked places.
+//! Copies one irregular item into the arenas of a batch, with its masks, and with zeros or repeated
+//! observations in masked places.
 
 use backcast_layout::protocol::Words;
 
@@ -10,7 +11,7 @@ use crate::sampler::plan::{ArenaField, Source};
 use crate::sampler::window::{RowHeaders, Window};
 
 impl ArenaWriter<'_> {
-    /// Fills every field of an item.
+    /// Fills the fields of an item. Weights, lengths and offsets are written later.
     pub(super) fn copy_item(
         &self,
         item: &IrregularItem<'_>,
@@ -95,7 +96,8 @@ fn present(field: &ArenaField, window: Window) -> (i64, u64) {
     field.present(signed(window.back), signed(window.ahead))
 }
 
-/// Returns the `rows` places from an offset to the drawn row on, and zeroes all others.
+/// Returns the places of `rows` rows from row `from` on, counted from the drawn row. Zeroes all
+/// other places.
 fn part<'a>(field: &ArenaField, from: i64, rows: u64, place: &'a mut [u8]) -> &'a mut [u8] {
     if rows == field.rows as u64 {
         return place;

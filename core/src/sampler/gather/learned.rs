@@ -26,7 +26,7 @@ impl ArenaWriter<'_> {
         }
     }
 
-    /// Fills the learned values of regular items, of which all rows are there.
+    /// Fills the learned values of a micro-batch's items as if all items were regular.
     #[inline(never)]
     pub(super) fn learned_of_micro_batch(
         &self,
@@ -62,8 +62,8 @@ impl ArenaWriter<'_> {
         });
     }
 
-    /// Fills an item of a learned column: `rows` rows from `seq` on, at place `before` on. The
-    /// other places are zero. A value and its flag come from one load.
+    /// Fills an item of a learned column: `rows` rows from `seq` on, in the places from `before`
+    /// on. Zeroes the other places. A value and its flag come from one load.
     fn copy_learned(
         &self,
         pair: &mut LearnedPair<'_>,

@@ -1,7 +1,7 @@
 //! Micro-batches: items of a batch that are prefetched, copied and validated together.
 //!
 //! Draws are random, so every column of every item is a cache miss. The rows of the next
-//! micro-batch are prefetched while one is copied, column by column.
+//! micro-batch are prefetched before one is copied, or between its copies.
 
 use std::iter;
 
@@ -160,7 +160,7 @@ impl<'a> MicroBatch<'a> {
         interior & !self.irregular
     }
 
-    /// Returns a bitmask of the items whose transitions a rule allows, as their windows are whole.
+    /// Returns a bitmask of the items whose transitions a rule allows if their windows are whole.
     /// The bits of irregular items are meaningless.
     pub(super) fn allowed(&self, rule: StartRule) -> u32 {
         let ahead = self.extent.after_first() - self.extent.back;

@@ -1,4 +1,4 @@
-//! The request for a batch, and the reasons for which it stops.
+//! The request for a batch, and the reasons for which its gather stops.
 
 use crate::error::SampleError;
 

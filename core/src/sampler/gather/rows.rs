@@ -26,7 +26,8 @@ type Located<'a> = (usize, &'a Lane, u64);
 
 impl Ring {
     /// Copies some columns of single rows of a lane: row `seq` to place `place` of each target, for
-    /// every `(place, seq)` of `rows`. One copy per row and column; never stops the writer.
+    /// every `(place, seq)` of `rows`. Makes one copy per row and column, and never stops the
+    /// writer.
     ///
     /// Returns the first sequence number whose copy is valid. Copies of earlier rows may be torn,
     /// or of newer rows.
@@ -74,8 +75,8 @@ impl Ring {
     /// with the next attempt, for items whose rows a writer overwrote. Each attempt chooses the
     /// rows of all such items before it copies any.
     ///
-    /// Returns the attempts made, or `None` if some row was overwritten in each of `attempts`; its
-    /// place then holds unspecified bytes.
+    /// Returns the attempts made, or `None` if some item has no valid copy after `attempts`
+    /// attempts. The places of such items hold unspecified bytes.
     ///
     /// # Panics
     /// If a target has fewer places than `count`, like any slice.
@@ -253,7 +254,7 @@ mod tests {
     fn many_rows_come_to_their_places_too_in_any_sequence() {
         let (ring, _writer) = filled(90);
         let readable = ring.lane_span(0).unwrap();
-        // Each place once, from rows that repeat.
+        // Fills each place once, from rows that repeat.
         let rows: Vec<(usize, u64)> = (0..3 * ROW_MICRO_BATCH + 5)
             .map(|n| (n * 37 % (3 * ROW_MICRO_BATCH + 5), readable.end - 1 - n as u64 % 7))
             .collect();

@@ -8,7 +8,7 @@ use super::GoalStrategy;
 use crate::row_header::RowHeader;
 
 /// Returns the rows whose observations a strategy may choose as the goal of the transition at row
-/// `seq`, or `None` if a writer has overwritten that row. O(log rows).
+/// `seq`, or `None` if the ring no longer holds that transition. O(log rows).
 ///
 /// Episodes of a lane have growing numbers, so that the last row of one is found by bisection.
 pub(super) fn goal_rows(

@@ -19,10 +19,10 @@ const ATTEMPTS: u32 = 64;
 /// Number of the attempt that decides whether a transition is relabelled. Draws of rows and
 /// of lanes use lower ones, draws of goals higher ones.
 const DECISION: u32 = 1 << 31;
-/// Rejected draws for one goal, after which the first row is taken. A draw is rejected
-/// with a probability below 2^-16.
+/// Maximum draws for one goal. If all are rejected, the first row is taken. A draw is rejected with
+/// a probability below 2^-16.
 const REJECTIONS: u32 = 16;
-/// Steps of the ratio: every `f64` from 0 to 1 rounds to one of them.
+/// Steps of the ratio: every `f64` from 0 to 1 is rounded down to one of them.
 const RATIO_STEPS: u64 = 1 << 53;
 
 /// Random draws of goals in hindsight, for the batches of a sampler.
@@ -30,10 +30,10 @@ const RATIO_STEPS: u64 = 1 << 53;
 pub(crate) struct GoalDraws {
     options: Hindsight,
     columns: GoalColumns,
-    /// Numbers below this one, of [`RATIO_STEPS`], relabel a transition.
+    /// A transition is relabelled if its random number below [`RATIO_STEPS`] is below this one.
     relabelled: u64,
     ranges: ReadableRanges,
-    /// Items to relabel, and whether a writer overwrote their row.
+    /// Items to relabel, and whether the ring no longer holds their transition.
     items: Vec<(usize, bool)>,
     goals: Vec<u8>,
 }
@@ -134,7 +134,7 @@ impl GoalDraws {
     }
 
     /// Stores the rewards of relabelled transitions in the view `{prefix}reward`. `rewards` has one
-    /// number for each transition of that view, relabelled or not.
+    /// number for each place of that view, relabelled or not.
     pub(crate) fn store_rewards(
         &self,
         plan: &BatchPlan,
@@ -179,7 +179,7 @@ fn shown<'a>(
     place.chunks_exact_mut(field.width.max(1)).skip(from).take(rows)
 }
 
-/// Returns the transitions of an item's window before the drawn one, and after it.
+/// Returns how many transitions of an item's window lie before the drawn one, and after it.
 fn extent_of(plan: &BatchPlan, arenas: &[&mut [u8]], item: usize) -> (i64, i64) {
     let masks = plan.fields().iter().zip(arenas).filter(|(field, _)| field.source == Source::Mask);
     masks.fold((0, 0), |(back, ahead), (field, mask)| {
@@ -195,7 +195,7 @@ pub(crate) fn rewards_of(plan: &BatchPlan, prefix: &str) -> Option<usize> {
     Some(plan.batch() * len)
 }
 
-/// Returns the arena of the rewards, and their first place in it and their number.
+/// Returns the arena of the rewards, and the first place and the number of an item's rewards in it.
 fn reward_places(plan: &BatchPlan, prefix: &str) -> Option<(usize, usize, usize)> {
     let view = plan.views().iter().find(|view| view.key.strip_prefix(prefix) == Some("reward"))?;
     let field = plan.fields().get(view.arena)?;

@@ -26,12 +26,13 @@ impl Builder {
         self.history.unwrap_or(1) as usize
     }
 
-    /// Returns the first of these transitions, relative to the drawn one.
+    /// Returns the first transition of the history or sequence, relative to the drawn one.
     pub(super) fn oldest(&self) -> i64 {
         if self.forward { 0 } else { 1 - to_i64(self.past()) }
     }
 
-    /// Returns the part of an arena with a time axis that holds the past.
+    /// Returns the part of an arena with a time axis that holds the history or sequence, from place
+    /// `start` on.
     fn past_axis(&self, start: usize) -> Axis {
         match self.history {
             Some(_) => Axis::Window { start, len: self.past() },
@@ -89,7 +90,7 @@ impl Builder {
         }
     }
 
-    /// Adds a step column: past and future in one arena, or in separate ones.
+    /// Adds a step column: history and future in one arena, or in separate ones.
     pub(super) fn step(&mut self, name: &str, dtype: DType, shape: &[usize], source: Source) {
         let (past, future, oldest) = (self.past(), self.future, self.oldest());
         if self.copy || future == 0 {

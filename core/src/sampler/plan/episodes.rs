@@ -67,8 +67,8 @@ impl BatchPlan {
         self.with_field(key::OFFSETS, DType::I64, Source::Offsets, (episodes + 1, 0))
     }
 
-    /// Adds the importance weights of some episodes: how many there are, and how many belong to an
-    /// item of the batch.
+    /// Adds the importance weights of episodes. `places` is the number of weights, and how many of
+    /// them belong to one item of the batch.
     pub(crate) fn with_weights(self, places: (usize, usize)) -> Self {
         self.with_field(key::WEIGHT, DType::F32, Source::Weight, places)
     }

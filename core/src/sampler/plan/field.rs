@@ -16,9 +16,9 @@ pub(crate) enum Source {
     Age,
     /// The importance weight, which is written when all items are known.
     Weight,
-    /// Transitions of an episode, and the first places of all episodes, which are written when all
-    /// items are known.
+    /// Transitions of an episode, which are written when all items are known.
     Length,
+    /// First places of all episodes, which are written when all items are known.
     Offsets,
     /// Whether the goal was relabelled, which is written when all items are known.
     Relabelled,
@@ -73,7 +73,7 @@ pub(crate) struct ArenaField {
     /// A row is filled iff its offset from the drawn one lies in
     /// `-back + shift.0 ..= ahead + shift.1`.
     pub(crate) shift: (i64, i64),
-    /// Whether rows beyond the window repeat its first and last row.
+    /// Whether places beyond the window repeat its first and last row.
     pub(crate) repeat: bool,
     /// Rows that are copied, if any are.
     pub(crate) slice: Option<SegmentSlice>,

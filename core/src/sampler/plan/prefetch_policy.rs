@@ -11,9 +11,9 @@ pub(crate) const ROW_MICRO_BATCH: usize = 32;
 /// Bytes of an item's rows up to which items are copied in full micro-batches: two such
 /// micro-batches fit into L2. Longer items are copied one by one.
 const SHORT_ITEM: usize = 8 << 10;
-/// Bytes up to which a copy is quick: too few instructions to hide prefetches between them.
+/// Maximum bytes of a quick copy, which has too few instructions to hide prefetches.
 pub(super) const QUICK: usize = 64;
-/// Bytes from which on prefetches are issued between the cache lines of a copy and not before it.
+/// Minimum bytes of a long copy: prefetches are issued between its cache lines and not before it.
 pub(super) const LONG: usize = 1 << 10;
 
 /// Time at which the rows of a micro-batch are prefetched.

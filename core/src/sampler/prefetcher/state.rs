@@ -1,4 +1,4 @@
-//! Where the draws of an iterator run: in the calls of its user, or in a thread.
+//! State of an iterator over batches: its draws run in the calls of its user, or in a thread.
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ pub(super) enum State<M> {
 }
 
 impl<M: BatchBuffers> Batches<M> {
-    /// Draws without a thread. A wait for the rate limiter or for rows is interrupted after `wait`,
-    /// or by the interrupt of the ring if that is [`Duration::MAX`].
+    /// Draws without a thread. A wait for the rate limiter or for rows is interrupted after `wait`.
+    /// If `wait` is [`Duration::MAX`], the interrupt of the ring ends it instead.
     pub(super) fn draw_here(&mut self, wait: Duration) -> Drawn<M> {
         let State::Idle(sampler) = &mut self.state else {
             return Err((None, SampleError::NothingToFill { memory: self.memory }));
@@ -49,7 +49,8 @@ impl<M: BatchBuffers> Batches<M> {
         if matches!(self.state, State::Idle(_))
             && let State::Idle(mut sampler) = std::mem::replace(&mut self.state, State::Gone)
         {
-            // Keep the batches that wait, the one being drawn, and the one returned last.
+            // Keep the claims of the batches that wait, of the one being drawn, and of the one
+            // returned last.
             sampler.selection.keep(self.prefetch + 2);
             let plan = Arc::clone(&self.plan);
             let (make, left, prefetch) = (self.make, self.left, self.prefetch);

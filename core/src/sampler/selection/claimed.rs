@@ -26,9 +26,8 @@ pub(in crate::sampler) struct ClaimedRows {
     rows: Vec<ClaimedRow>,
     /// Rows that were claimed and not returned; the next batch takes them first.
     held: VecDeque<ClaimedRow>,
-    /// Claimed rows of a table that is consumed, whose windows end beyond the newest rows: rows to
-    /// come decide whether they are eligible. Each with the first row of its lane that was not
-    /// readable when it was looked at.
+    /// Claimed rows whose eligibility depends on rows that are not published yet. Each comes with
+    /// the end of its lane's readable rows at the last check. Tables that are renewed have none.
     undecided: Vec<(ClaimedRow, u64)>,
     /// Rows of the last batches, with their numbers, which can be taken back.
     ahead: VecDeque<(u64, Vec<ClaimedRow>)>,
@@ -137,7 +136,8 @@ impl ClaimedRows {
         )
     }
 
-    /// Looks again, in the order of their claims, at rows that were undecided.
+    /// Moves the undecided rows to the held ones, in the order of their claims. They are checked
+    /// again there.
     fn take_undecided(&mut self) {
         if self.undecided.is_empty() {
             return;
@@ -146,8 +146,8 @@ impl ClaimedRows {
         self.held.make_contiguous().sort_by_key(|(_, place)| *place);
     }
 
-    /// Keeps a claimed row that is not eligible, if that is undecided yet. A renewed table needs
-    /// none: the next pass has the row again.
+    /// Keeps a claimed row that is not eligible, if rows that are not published yet may change
+    /// that. A renewed table keeps none: its next pass has the row again.
     fn keep_undecided(&mut self, row @ ((lane, seq), _): ClaimedRow, eligibility: &Eligibility) {
         if self.windows && !self.is_renewed() && eligibility.is_undecided(lane, seq) {
             let end = eligibility.ranges().get(lane).map_or(0, |range| range.rows().end);
@@ -178,7 +178,7 @@ impl ClaimedRows {
         if self.windows {
             eligibility.build_index();
         }
-        // The rows of a batch that failed.
+        // Holds the rows of a batch that failed.
         self.rows.drain(..).rev().for_each(|row| self.held.push_front(row));
         self.take_undecided();
         let candidates: Vec<_> = eligibility.ranges().candidates().collect();
@@ -239,7 +239,8 @@ impl ClaimedRows {
         eligibility: &Eligibility,
     ) -> Result<(usize, u64), SampleError> {
         let candidates: Vec<_> = eligibility.ranges().candidates().collect();
-        // Only as many rows as the ring has candidates: the lanes of a faulty peer may be endless.
+        // Checks no more rows than the ring has candidates: with a faulty peer, rows to claim may
+        // never run out.
         for _ in 0..=eligibility.ranges().total() {
             let found = self.held.pop_front();
             if let Some(((lane, seq), place)) = found {

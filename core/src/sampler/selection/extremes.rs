@@ -101,8 +101,8 @@ impl ExtremeRows {
                 let (lane, seq) = view.row_of(leaf);
                 (lane as usize, seq)
             };
-            // A nonzero leaf is a row at which a transition starts. It must still be readable, and
-            // its windows must fit.
+            // A nonzero leaf belongs to a row at which a transition starts. The row must still be
+            // readable, and its window eligible.
             let leaves = view.extremes(*extreme, want, |leaf| {
                 let row @ (lane, seq) = row_of(leaf);
                 let readable = eligibility.ranges().get(lane).is_some_and(|range| {

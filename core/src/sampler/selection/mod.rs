@@ -95,9 +95,11 @@ impl Selection {
         }
     }
 
-    /// Chooses the rows of the next batch, if a selector does that. If this process was stopped
-    /// after it read the ranges, all rows may be overwritten before they are chosen or get leaves:
-    /// the ranges are read again. Ranges that did not change meanwhile have nothing to draw.
+    /// Chooses the rows of the next batch, if a selector does that before the gather.
+    ///
+    /// If this process was stopped after it read the ranges, all rows may be overwritten before
+    /// they are chosen or get leaves. The ranges are then read again. Fails with nothing to draw if
+    /// no lane was overtaken. If rows have leaves, it fails only if no range changed either.
     pub(super) fn begin(
         &mut self,
         stream: &mut DrawStream,

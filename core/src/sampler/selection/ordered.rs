@@ -34,7 +34,7 @@ impl OrderedRows {
         eligibility: &mut Eligibility,
     ) -> Result<bool, SampleError> {
         if self.windows {
-            // After a relocation the rows that a stale index lists are inspected in vain.
+            // If a relocation leaves the index stale, the inspection rejects the rows in it.
             eligibility.build_index();
         }
         let arrangement = match self.selector {
@@ -73,7 +73,7 @@ impl OrderedRows {
         Ok(row)
     }
 
-    /// Returns the next row in the order at which a transition starts.
+    /// Returns the next row in the order that is eligible.
     fn find(&mut self, eligibility: &Eligibility) -> Option<(usize, u64)> {
         loop {
             let (lane, seq) = self.order.nth(self.next)?;

@@ -28,7 +28,8 @@ pub(super) enum SelectorState {
 
 impl SelectorState {
     /// Opens the state of a selector. Returns `None` for uniform draws. `windows` says whether some
-    /// transitions are left out for their windows, which are then checked before rows are ranked.
+    /// transitions are left out for their windows. Ordered, extreme and claimed rows are then
+    /// checked before they are chosen.
     pub(super) fn open(
         ring: &Ring,
         selector: Selector,
@@ -62,7 +63,7 @@ impl SelectorState {
         }
     }
 
-    /// Fails if its table was removed since it was opened. At most one system call if it was not.
+    /// Fails if its table was removed since it was opened. Otherwise makes at most one system call.
     pub(super) fn check_not_removed(&mut self) -> Result<(), SampleError> {
         match self {
             Self::Claimed(of) => of.check_not_removed(),
@@ -118,14 +119,15 @@ impl SelectorState {
         }
     }
 
-    /// Keeps the draws of the last `batches` batches, at least 1, for [`rewind`](Self::rewind).
+    /// Keeps the claimed rows of the last `batches` batches, at least 1, for
+    /// [`rewind`](Self::rewind).
     pub(super) fn keep(&mut self, batches: usize) {
         if let Self::Claimed(of) = self {
             of.keep(batches);
         }
     }
 
-    /// Takes back what was drawn for batch number `batch` and later ones, which were not returned.
+    /// Takes back the claimed rows of batch number `batch` and of later ones.
     pub(super) fn rewind(&mut self, batch: u64) {
         if let Self::Claimed(of) = self {
             of.rewind(batch);

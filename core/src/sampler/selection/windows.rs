@@ -36,7 +36,7 @@ impl DrawnWindows {
         self.form.episodes()
     }
 
-    /// Returns which transitions may be drawn, apart from what the boundary refuses.
+    /// Returns the rule for the transitions that may be drawn. The boundary may refuse more.
     #[inline]
     pub(in crate::sampler) fn rule(&self) -> StartRule {
         self.rule

@@ -44,7 +44,7 @@ pub struct LearnedOptions {
 }
 
 impl LearnedOptions {
-    /// Returns a table without columns.
+    /// Returns the options of a table, without columns yet.
     #[must_use]
     pub fn new(name: &str) -> Self {
         Self { name: name.to_owned(), columns: Vec::new() }

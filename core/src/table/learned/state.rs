@@ -29,7 +29,7 @@ pub struct LearnedState {
 pub struct LaneValues {
     /// First row.
     pub first: u64,
-    /// For each row, the bits of its value in every column; `None` where it was never set.
+    /// For each row, the bits of its value in every column; `None` where no value is set.
     pub values: Vec<Option<u32>>,
 }
 
@@ -61,8 +61,8 @@ impl Ring {
     /// comes to it. A value that is set meanwhile may be missing. Needs memory for 8 bytes a row
     /// and column. O(rows) a table.
     ///
-    /// A table that cannot be opened has the error instead, and one whose kind cannot be read is
-    /// listed too. Fails if the ring cannot be listed.
+    /// A table that cannot be opened is listed with its error, and so is one whose kind cannot be
+    /// read. Fails if the ring cannot be listed.
     pub fn learned_states(
         &self,
     ) -> Result<impl Iterator<Item = Named<LearnedState>> + '_, LearnedError> {

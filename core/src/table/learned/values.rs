@@ -13,8 +13,8 @@ use crate::table_lock::{LockLimits, locked};
 
 /// Values that learners attach to the rows of a ring, in a table that they share across processes.
 ///
-/// Values are set and read without a lock, by any number of threads and processes. Env writers
-/// never write them.
+/// Values are set and read without a lock, by any number of threads and processes. The ring's
+/// writers never set them.
 #[derive(Clone, Debug)]
 pub struct LearnedValues {
     table: LearnedTable,
@@ -23,9 +23,9 @@ pub struct LearnedValues {
 
 impl Ring {
     /// Opens the table of learned columns that the options name, or creates it. Its columns must be
-    /// those it was created with. A new table needs 8 bytes a row and column, and covers as many
-    /// rows of each lane as the ring keeps now; after the ring has grown, older rows lose their
-    /// values to newer ones.
+    /// those it was created with. A new table needs 8 bytes a row and column. It covers as many
+    /// rows of each lane as the largest lane keeps now: after the ring has grown, older rows lose
+    /// their values to newer ones.
     pub fn learned(&self, options: &LearnedOptions) -> Result<LearnedValues, LearnedError> {
         options.check(self.schema())?;
         let rows = (0..self.lanes()).filter_map(|lane| self.lane_capacity_of(lane)).max();
@@ -71,7 +71,7 @@ impl LearnedValues {
         self.table.counters()
     }
 
-    /// Fails if the table was removed since it was opened. At most one system call if it was not.
+    /// Fails if the table was removed since it was opened. Otherwise makes at most one system call.
     pub(crate) fn check_not_removed(&self) -> Result<(), LearnedError> {
         Ok(self.table.check_not_removed()?)
     }
@@ -81,9 +81,9 @@ impl LearnedValues {
         &self.table
     }
 
-    /// Sets the values of rows in a column, and returns how many were dropped because their row is
-    /// overwritten. Of two values for a row the later one counts. No value is set if an argument is
-    /// wrong. O(1) a value, without a lock.
+    /// Sets the values of rows in a column, and returns how many were dropped because the ring no
+    /// longer has their row. Of two values for a row the later one counts. No value is set if an
+    /// argument is wrong. O(1) a value, without a lock.
     pub fn update<T: Element>(
         &self,
         column: &str,
@@ -95,8 +95,8 @@ impl LearnedValues {
     }
 
     /// Sets the values of rows in several columns, each given as the bytes of its elements. Returns
-    /// how many rows were dropped because they are overwritten. No value is set if an argument is
-    /// wrong.
+    /// for how many rows a value was dropped because the ring no longer has the row. No value is
+    /// set if an argument is wrong.
     pub fn update_bytes(
         &self,
         index: &[impl AsRowIndex],
@@ -138,8 +138,8 @@ impl LearnedValues {
         Ok(dropped)
     }
 
-    /// Returns the values of rows in a column, and which of them were set. Values of rows that were
-    /// overwritten, and values that were never set, are 0.
+    /// Returns the values of rows in a column, and which of them were set. Values of rows that the
+    /// ring does not have, and values that were never set, are 0.
     pub fn values<T: Element>(
         &self,
         column: &str,

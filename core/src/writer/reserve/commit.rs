@@ -27,15 +27,18 @@ pub struct Ends<'a> {
 }
 
 impl Reserved<'_> {
-    /// Publishes the row. Fails and leaves no row if a column was not written.
+    /// Publishes the row. Fails and leaves no row if a column was neither lent nor written. A FINAL
+    /// row needs only its observations.
     ///
-    /// The flags say whether the action of this row ended the episode; they are ignored for a FINAL
-    /// row. Returns the index of the row, or [`RowIndex::NONE`] if a lease left no room.
+    /// The flags say whether the episode ended with this row. Those of a FINAL row are not stored,
+    /// and only hint at a wrong autoreset mode. Returns the index of the row, or [`RowIndex::NONE`]
+    /// if it was dropped.
     pub fn commit(self, terminated: bool, truncated: bool) -> Result<RowIndex, AppendError> {
         self.commit_with(&Ends { terminated, truncated, ..Ends::default() })
     }
 
-    /// Publishes the row, with the observation that it led to, like [`Writer::append`].
+    /// Publishes the row like [`commit`](Self::commit), and uses the observations of `ends` like
+    /// [`Writer::append`].
     pub fn commit_with(self, ends: &Ends<'_>) -> Result<RowIndex, AppendError> {
         let is_final = self.is_final();
         let Self { writer, nowhere } = self;
@@ -108,8 +111,8 @@ impl Writer {
 }
 
 impl OwnLane {
-    /// Copies what was written into a column of the next row. The copy is only compared or stored
-    /// again: no other process may write the slot.
+    /// Copies what was written into a column of the next row. Needs no validation: no other process
+    /// may write the slot.
     fn copy_written(&self, at: usize, out: &mut [u8]) {
         self.memory.lane().copy_out(USER + at, self.memory.slot(), 1, out);
     }

@@ -1,4 +1,4 @@
-//! Reserved rows are those that appends make, and leave nothing behind if they are refused.
+//! Reserved rows equal appended ones, and rows that are refused leave nothing behind.
 
 use std::time::Duration;
 

@@ -12,8 +12,8 @@ enum Phase {
     Running,
     /// The next row is the FINAL row of an episode that ended (next-step mode only).
     Ended,
-    /// The next row is the FINAL row of an ended episode whose last row was dropped: it has nothing
-    /// to end.
+    /// The next append brings the final observation of an episode whose end was dropped, and writes
+    /// no row.
     Orphaned,
 }
 
@@ -34,8 +34,7 @@ impl HeaderFields {
     }
 }
 
-/// Counters of an episode on one lane. Copied, advanced and put back, so that an append that fails
-/// changes nothing.
+/// Counters of an episode on one lane. An append advances a copy and stores it once it succeeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EpisodeClock {
     phase: Phase,

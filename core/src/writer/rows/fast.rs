@@ -12,19 +12,18 @@ use crate::writer::lease_backoff::fence_announced;
 use crate::writer::step::Step;
 use crate::writer::{OwnLane, Writer, row};
 
-/// Maximum rows of one publish. At most a reserve chunk is announced at a time, since the capacity
-/// of readers depends on it.
+/// Maximum rows of one publish. A publish has at most a reserve chunk of rows too, so that readers
+/// keep the capacity of the lane.
 const BLOCK: usize = 64;
 
 impl Writer {
-    /// Appends a step on the fast path: it ends no episode, it continues every lane, and all have
-    /// room. Sets the indices to those of its rows. Returns `false` and appends nothing if the slow
-    /// path is needed.
+    /// Appends a step that ends no episode and continues every lane, if all lanes have room. Sets
+    /// the indices to those of its rows. Otherwise returns `false` and appends nothing.
     #[expect(clippy::inline_always, reason = "a call costs a tenth of a small row")]
     #[inline(always)]
     pub(in crate::writer) fn append_fast(&mut self, step: &Step<'_>) -> bool {
         let has_followed = self.has_followed();
-        // A case of its own, since a loop over a single lane costs a tenth of a small row. The
+        // One lane is a case of its own, since a loop over it costs a tenth of a small row. The
         // length of the indices is not stored again: a later load of it would wait for that store.
         let (
             Step {
@@ -83,8 +82,9 @@ impl Writer {
         true
     }
 
-    /// Appends row `i` of a step to lane `i`, for all of them. `KEEPS` says whether a lane may keep
-    /// an observation before or after it: a loop that asks costs a tenth of a small row.
+    /// Appends row `i` of a step to lane `i`, for all lanes. Returns `false` and appends nothing if
+    /// the slow path is needed. `KEEPS` says whether a lane may keep an observation before or after
+    /// the step: to test that at run time costs a tenth of a small row.
     #[inline]
     fn append_to_lanes<const KEEPS: bool>(&mut self, step: &Step<'_>) -> bool {
         let of = self.lanes.len();

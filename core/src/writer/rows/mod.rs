@@ -1,4 +1,4 @@
-//! Rows of steps, from a step to the bytes of its rows.
+//! Turns steps into the bytes of rows.
 //!
 //! `append`, `extend`, `reserve` and `finish` describe their steps. [`reset_policy`] decides what
 //! they become, the writer makes room for the plans, and `write` writes them. Most steps continue

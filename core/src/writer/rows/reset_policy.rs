@@ -38,12 +38,13 @@ pub(crate) struct LaneStep {
 /// Plan for one lane: the rows to write, oldest first, and the state after them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LanePlan {
-    /// FINAL row that holds the kept observation. Before a step's row it cuts an episode.
+    /// FINAL row that holds the kept observation. If the row of a step follows it, the step cuts
+    /// the episode.
     pub(in crate::writer) kept_final: Option<HeaderFields>,
     /// Row of the step.
     pub(in crate::writer) row: Option<HeaderFields>,
-    /// FINAL row after it, which holds the given final observation. Without a row of the step it
-    /// holds the observation of the step, whose other columns are dropped.
+    /// FINAL row after `row`, which holds the given final observation. If `row` is `None`, it holds
+    /// the observation of the step, whose other columns are dropped.
     pub(in crate::writer) last: Option<HeaderFields>,
     pub(crate) after: LaneState,
     /// Hint at a wrong mode.

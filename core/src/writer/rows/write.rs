@@ -102,8 +102,8 @@ impl RowSource<'_> {
         }
     }
 
-    /// Writes a FINAL row, of which all but the observation is zero. An observation that is not
-    /// given lies in its slot already.
+    /// Writes a FINAL row, whose step columns are zero. An observation that is not given lies in
+    /// its slot already.
     fn write_final<'b>(
         &self,
         lane: &OwnLane,

@@ -93,7 +93,7 @@ fn every_selector_draws_every_start_and_nothing_else() {
                 if of.1 == Boundary::Clamp && selector.priorities().is_some() {
                     continue;
                 }
-                // Priorities of other starts are those of another table.
+                // The settings of a table include its stride, so its name does too.
                 let table = format!("of-{}", of.0.stride);
                 let selector = match selector {
                     Selector::Priority(by) => Selector::Priority(by.table(&table)),

@@ -130,7 +130,8 @@ pub(crate) fn run(
     Ok(Exit::Done)
 }
 
-/// Returns whether the argument is a file: it looks like a path, or exists.
+/// Returns whether the argument means a file: it has the extension of a price file or a directory
+/// part, or names an existing file.
 fn is_file(path: &Path) -> bool {
     let known = path.extension().is_some_and(|extension| {
         ["csv", "parquet", "parq", "pq"].iter().any(|known| extension.eq_ignore_ascii_case(known))
@@ -161,7 +162,8 @@ fn of_shared(base: &Base, args: &StatArgs) -> Result<Report, CommandError> {
         return Err(FileOptions { name: name.clone() }.into());
     }
     let Some(Entry { info, state, content, .. }) = Entry::open(base, info) else {
-        // The panel was removed between look-up and opening. The second look-up reports it.
+        // The panel was removed between look-up and opening. The second look-up reports that,
+        // unless the name is taken again.
         find(base, name, Some(ObjectKind::Panel))?;
         return Err(OpenError::Replaced { name: name.clone() }.into());
     };

@@ -21,7 +21,7 @@ impl Fails for UnknownFormat {
     }
 }
 
-/// Returns a parser of format names; `formats` lists the valid ones.
+/// Returns a parser of format names. Its error lists `formats`.
 pub(crate) fn named(
     formats: &'static str,
 ) -> impl Fn(&str) -> Result<Format, String> + Clone + Send + Sync + 'static {

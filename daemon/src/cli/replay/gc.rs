@@ -49,7 +49,7 @@ impl Fails for FolderError {
     }
 }
 
-/// JSON of one removed object.
+/// JSON of one object, file or export that was removed, or would be.
 #[derive(Debug, Serialize)]
 pub(crate) struct Removed {
     action: &'static str,
@@ -145,7 +145,7 @@ pub(crate) fn run(
     Ok(Exit::Done)
 }
 
-/// Removes what killed exports and writers left in a folder, or lists it.
+/// Removes what killed exports and recordings left in a folder. A dry run only lists it.
 fn left_in(folder: &Path, dry_run: bool) -> Result<Vec<Removed>, FolderError> {
     let failed = |source| unreadable(folder, source);
     let exports = if dry_run { unfinished_exports(folder) } else { collect_exports(folder) };

@@ -77,13 +77,13 @@ pub(crate) struct LimitArgs {
 }
 
 impl LimitArgs {
-    /// Returns the limits of a new limiter; `None` if none are given.
+    /// Returns the limits of a new limiter; `None` if the options give no limits.
     pub(crate) fn limits(&self) -> Option<RateLimiter> {
         self.over(&RateLimiter::min_size(RateLimiter::DEFAULT_MIN_SIZE))
     }
 
-    /// Returns limits that keep from `before` the size, or the ratio, that no option names. `None`
-    /// if none are given.
+    /// Returns the limits that the options give; `None` if they give none. A ratio without a size
+    /// keeps the size of `before`, and a size alone keeps the ratio of `before`.
     #[expect(clippy::cast_precision_loss, reason = "sizes are below 2^48")]
     fn over(&self, before: &RateLimiter) -> Option<RateLimiter> {
         let size = before.min_size_to_sample();
@@ -151,8 +151,8 @@ pub(crate) fn run(
 }
 
 impl Args {
-    /// Returns the limits to set, or `None` if no option asks for a change. `now` returns the
-    /// limits in force; values that no option names are taken from them.
+    /// Returns the limits to set, or `None` if no option changes them. `now` returns the limits in
+    /// force; values that no option names are taken from them.
     fn asked(
         &self,
         now: impl FnOnce() -> Result<RateLimiter, LimiterError>,

@@ -34,8 +34,8 @@ pub(crate) struct Args {
     store: StoreArg,
 }
 
-/// Adds the snapshots; without a place for a store there are none. Returns false if this user may
-/// not read the store. That does not stop the listing of rings.
+/// Adds the snapshots; without a place for a store there are none. If this user may not read the
+/// store, warns and returns false, so that the rings are listed all the same.
 fn saved(
     store: &StoreArg,
     listed: &mut Vec<Listed>,
@@ -171,7 +171,8 @@ pub(crate) fn run(
     Ok(if fine { Exit::Done } else { Exit::FoundProblems })
 }
 
-/// Returns the holders, if they are known.
+/// Returns the process ids of the holders. Without any, returns `?` for a held object and `-` for
+/// others.
 fn held_by(listed: &Listed) -> String {
     let pids: Vec<_> = listed.holder_pids.iter().flatten().map(u32::to_string).collect();
     match (pids.is_empty(), listed.state) {

@@ -24,7 +24,8 @@ fn refusal(obstacle: Obstacle, kind: ObjectKind, name: &str) -> String {
 }
 
 impl OpenError {
-    /// Returns the error of an object with that obstacle, for which `why` is the error.
+    /// Returns the error of an object that cannot be opened because of `obstacle`. `why` is the
+    /// message of the error that opening returned.
     pub(crate) fn of(obstacle: Obstacle, info: ObjectInfo, why: String) -> Self {
         let ObjectInfo { kind, name, .. } = info;
         Self::Unopenable { obstacle, kind, name, why }

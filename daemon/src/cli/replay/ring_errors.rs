@@ -20,7 +20,7 @@ pub(super) const EXIST_REPLACE: &str = "--exist replace";
 /// Remedy of a command that takes the name as an argument.
 pub(crate) const OTHER_NAME: &str = "choose another name, ";
 
-/// Errors whose remedy is an option of the command line.
+/// Errors whose remedies are options and commands that can be typed.
 #[derive(Debug, Error)]
 enum TypedRemedy {
     #[error(
@@ -71,7 +71,8 @@ enum TypedRemedy {
 }
 
 impl TypedRemedy {
-    /// Returns the error of a name that is taken, to which the command could attach.
+    /// Returns the error of a taken name for a command that can attach. Its remedies do not include
+    /// attaching to an object of another version.
     fn taken(kind: ObjectKind, name: String, state: Cow<'static, str>) -> Self {
         if state == OTHER_VERSION {
             let (rename, replace) = (OTHER_NAME, EXIST_REPLACE);
@@ -134,8 +135,8 @@ impl From<SegmentError> for CommandError {
     }
 }
 
-/// Converts an error of a command whose options `less` ask for less space. Any other error than
-/// lack of space is converted as always.
+/// Converts an error of a command. For lack of space, `less` is the advice to ask for less. Every
+/// other error is converted by [`From`].
 fn of_space(error: SegmentError, less: Option<&'static str>) -> CommandError {
     match error {
         SegmentError::NoSpace { path, asked, available, limit } => {

@@ -58,7 +58,7 @@ pub(crate) fn run(
     console: &mut Console<'_>,
 ) -> Result<Exit, CommandError> {
     let settings = args.given.settle(args.config.as_deref())?;
-    // Listens before the daemon starts, so that every signal stops it in order.
+    // Listens before the daemon starts, so that a signal during the start stops it in order too.
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
         .map_err(ServeError::system("listen for signals"))?;
     let log = Log::begin(settings.log, settings.log_level)

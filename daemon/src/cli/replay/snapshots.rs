@@ -97,7 +97,8 @@ pub(crate) fn is_snapshot(name: &str) -> bool {
     name.contains('@')
 }
 
-/// Warns about damaged manifests of `NAME` or `NAME@LABEL` if another manifest is valid.
+/// Warns about a damaged manifest of the name in `NAME` or `NAME@LABEL` if the other manifest is
+/// valid.
 pub(crate) fn note_damages(store: &Store, snapshot: &str, console: &mut Console<'_>) {
     let name = snapshot.split('@').next().unwrap_or_default();
     // If no manifest can be read, the command itself fails.

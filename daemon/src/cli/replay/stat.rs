@@ -92,7 +92,8 @@ pub(crate) fn run(
     let holder_pids = object_holders(std::slice::from_ref(&info)).remove(0);
     let entry = Entry::open_counted(base, info, TableScan::Whole);
     let Some(Entry { info, state, content, persist, distributions, .. }) = entry else {
-        // The object was removed between look-up and opening. The second look-up reports it.
+        // The object was removed between look-up and opening. The second look-up reports that,
+        // unless the name is taken again.
         find(base, &args.name, args.kind.map(Into::into))?;
         return Err(OpenError::Replaced { name: args.name.clone() }.into());
     };

@@ -27,7 +27,7 @@ pub(crate) enum Action {
 /// Outcome of a wait for keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyWait {
-    /// The time is over, or a signal arrived.
+    /// No key was typed until the time was over or a signal arrived.
     Nothing,
     /// Bytes arrived; [`Keyboard::action`] parses them.
     Typed,
@@ -82,7 +82,7 @@ impl Keyboard {
                 self.typed.extend(bytes.iter().take(count));
                 Ok(KeyWait::Typed)
             }
-            // Another process of the terminal read the bytes.
+            // A signal arrived, or another process of the terminal read the bytes.
             Err(Errno::INTR | Errno::AGAIN) => Ok(KeyWait::Nothing),
             Err(error) => Err(error.into()),
         }

@@ -27,8 +27,8 @@ pub(crate) trait LiveView {
     fn draw(&self, canvas: &mut Canvas<'_>);
 }
 
-/// Shows a view, with a tick every `interval`, until its last frame, a key that leaves it, a signal
-/// or the end of the terminal. Returns the exit status of a signal or a closed terminal.
+/// Shows a view, with a tick every `interval`, until its last frame was shown, a key leaves it, a
+/// signal arrives or the terminal closes. Returns the exit status of a signal or a closed terminal.
 pub(crate) fn show(
     view: &mut dyn LiveView,
     interval: Duration,

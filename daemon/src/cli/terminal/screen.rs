@@ -22,7 +22,7 @@ use crate::cli::signals::Signals;
 
 /// Interval of checks for signals while the terminal accepts no output.
 const PIECE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
-/// Bytes that a ready terminal accepts in one write.
+/// Maximum bytes of one write. A terminal that is ready accepts at least as many.
 const PIECE_BYTES: usize = 256;
 
 /// A terminal in raw mode, on its alternate screen, without a cursor. Dropping it undoes all three.
@@ -54,7 +54,7 @@ impl Restoring<'_> {
     fn put(&mut self, piece: &[u8]) -> io::Result<()> {
         self.wait_for_room()?;
         self.out.write_all(piece)?;
-        // Write before the buffer exceeds what the terminal accepts.
+        // The buffer of `out` must not collect more than the terminal accepts.
         self.out.flush()
     }
 

@@ -17,7 +17,7 @@ use rustix::fs::OFlags;
 /// Reads a regular file. Returns `None` if it is missing, unreadable, of another type, or larger
 /// than `max` bytes.
 fn read(path: &Path, max: u64) -> Option<Vec<u8>> {
-    // Does not block on a pipe, or follow a link, in place of the file.
+    // In place of the file there may be a pipe, which must not block, or a link, which is refused.
     let nonblocking = i32::try_from((OFlags::NONBLOCK | OFlags::NOFOLLOW).bits()).ok()?;
     let file = OpenOptions::new().read(true).custom_flags(nonblocking).open(path).ok()?;
     let fits = file.metadata().ok()?;

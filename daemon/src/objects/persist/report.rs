@@ -82,8 +82,8 @@ impl PersistReport {
         let _ = fs::remove_file(dir.join(FILE));
     }
 
-    /// Reads the report of a ring and updates the rows behind. Returns `None` if the ring is not
-    /// persisted.
+    /// Reads the report of a ring and updates how far the follower is behind. Returns `None` if the
+    /// ring is not persisted.
     pub(crate) fn read(ring: &Ring) -> Option<Self> {
         let dir = ring.path().filter(|_| !ring.is_snapshot())?;
         let published = ring.rows_published();

@@ -12,15 +12,16 @@ use crate::objects::persist;
 use crate::protocol::Refusal;
 use crate::serve::shared::Shared;
 
-/// Attempts to save a ring that is used meanwhile.
+/// Maximum attempts to save a ring that is written meanwhile.
 const ATTEMPTS: u32 = 3;
 /// Key of the persistence mode in the snapshot's state.
 pub(crate) const MODE: &str = "persist";
 /// Key in the snapshot's state of the flag that is true if the ring was in memfds.
 pub(crate) const MEMFD: &str = "memfd";
 
-/// Evicts the least recently used ring that is persistent, not held and not `but`. Returns false if
-/// there is none. The caller holds the lock of `Shared::turn`.
+/// Evicts one ring that is persistent, not held and not called `but`: the least recently used one
+/// that can be evicted. Returns false if there is none. The caller holds the lock of
+/// `Shared::turn`.
 pub(crate) fn evict_one(shared: &Shared, but: &str) -> Result<bool, Refusal> {
     let mut idle: Vec<(u64, ObjectInfo)> = list_objects(&shared.base)?
         .into_iter()
@@ -37,8 +38,9 @@ pub(crate) fn evict_one(shared: &Shared, but: &str) -> Result<bool, Refusal> {
     Ok(false)
 }
 
-/// Returns when the ring was created, or a lane or reader slot was last claimed, in nanoseconds
-/// since 1970. Returns `None` for a snapshot, or a ring that cannot be opened.
+/// Returns when a lane or reader slot was last claimed, or when the ring was created if that is
+/// later, in nanoseconds since 1970. Returns `None` for a snapshot, or a ring that cannot be
+/// opened.
 fn last_use(base: &Base, name: &str) -> Option<u64> {
     let observed = Observed::open(base, name).ok().filter(|ring| !ring.ring().is_snapshot())?;
     let readers = observed.readers();
@@ -46,7 +48,8 @@ fn last_use(base: &Base, name: &str) -> Option<u64> {
     Some(claims.chain(observed.writers()).fold(observed.created_unix_ns(), u64::max))
 }
 
-/// Evicts a ring. Returns false if it is in use after all, or is written during every attempt.
+/// Evicts a ring. Returns false if that is not possible: the ring cannot be opened, is in use, is
+/// written during every attempt, or has a part that cannot be saved.
 fn evict(shared: &Shared, info: &ObjectInfo) -> Result<bool, Refusal> {
     let name = info.name.as_str();
     let store = shared.persist().store()?;
@@ -85,8 +88,8 @@ fn evict(shared: &Shared, info: &ObjectInfo) -> Result<bool, Refusal> {
     Ok(false)
 }
 
-/// Finds the snapshot of an evicted ring. Fails if the system does not read the store, which may
-/// have one: a new ring would take its place.
+/// Finds the snapshot of an evicted ring. Fails if the system does not read the store. Otherwise a
+/// new ring could take the place of a snapshot that exists.
 pub(crate) fn evicted(shared: &Shared, name: &str) -> Result<Option<(Store, Snapshot)>, Refusal> {
     let Ok(store) = shared.persist().store() else { return Ok(None) };
     match store.snapshot(&spec(name)) {

@@ -52,9 +52,9 @@ pub(crate) fn room_or_less(
     if fits { Ok(less) } else { Err(over(&live, name, asked_bytes, objects)) }
 }
 
-/// Returns the requested capacity of a ring that exists if the larger memory fits beside the old
-/// one, or with the policy `shrink` the rest of the budget. The caller holds the lock of
-/// `Shared::turn`.
+/// Returns the capacity that a ring may be resized to. This is the requested capacity if the larger
+/// memory fits beside the old one. Otherwise, with the policy `shrink`, it is the rest of the
+/// budget. The caller holds the lock of `Shared::turn`.
 pub(crate) fn capacity_within(
     shared: &Shared,
     name: &str,

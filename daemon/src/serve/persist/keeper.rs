@@ -95,8 +95,8 @@ impl Keeper {
         }
     }
 
-    /// Tells the followers of rings that were not tended since the last call to end. Drops those
-    /// that have ended.
+    /// Ends the follower of each ring that was not tended since the last call of this function, and
+    /// does not wait for it. Drops the followers that have ended.
     pub(crate) fn forget_unseen(&mut self) {
         let gone: Vec<String> = self
             .rings
@@ -114,7 +114,7 @@ impl Keeper {
         });
     }
 
-    /// Returns the state of every follower.
+    /// Returns the state of every follower that is not ending.
     pub(crate) fn states(&self) -> Vec<(String, FollowState)> {
         self.rings.iter().map(|(name, kept)| (name.clone(), kept.follower.state())).collect()
     }
@@ -134,7 +134,7 @@ impl Keeper {
 }
 
 impl Kept {
-    /// Logs a new error once, and the end of an error.
+    /// Logs a new error once, the end of an error, and a change of what snapshots lack.
     fn log(&mut self, name: &str, state: &FollowState) {
         match &state.error {
             Some(error) if self.logged.as_ref() != Some(error) => {

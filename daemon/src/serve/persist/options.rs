@@ -20,7 +20,7 @@ pub(crate) const STORE_KEY: &str = "store";
 pub struct PersistOptions {
     /// Directory of the store; `None` for the user's.
     pub store: Option<PathBuf>,
-    /// Settings of rings without their own.
+    /// Settings of rings without their own. The mode that a ring's creator set takes precedence.
     pub all: FollowOptions,
     /// Settings by name of the ring. They override the mode that the ring's creator set.
     pub rings: BTreeMap<String, FollowOptions>,

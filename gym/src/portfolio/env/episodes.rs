@@ -30,10 +30,10 @@ impl PortfolioVectorEnv {
     /// Begins new episodes.
     ///
     /// - `seed`: seeds of the random streams.
-    /// - `mask` `[N]`: sub-environments to reset, at least one; `None` for all, as in the first
-    ///   reset. The others keep their state, observation and stream.
+    /// - `mask` `[N]`: sub-environments to reset, at least one; `None` for all. The first reset
+    ///   must select all. The others keep their state, observation and stream.
     /// - `start_day` `[N]`: start days instead of drawn ones; read where `mask` is true. These days
-    ///   may lie beyond four fifths of the range, and are not drawn.
+    ///   may lie beyond four fifths of the range.
     pub fn reset(
         &mut self,
         seed: ResetSeed<'_>,
@@ -269,7 +269,7 @@ struct ActionsInRange;
 impl<A: Copy + Into<f64>> SimdKernel<A, (), (), (), (), (), bool> for ActionsInRange {
     #[inline(always)]
     fn run(actions: &[A], _: &[()], _: &[()], _: &mut [()], _: &mut [()], (): ()) -> bool {
-        // False for NaN. No early exit, so that the loop is vectorised.
+        // NaN gives false. The loop has no early exit, so that it is vectorised.
         actions.iter().fold(true, |within, &action| within & (action.into().abs() <= 1.0))
     }
 }

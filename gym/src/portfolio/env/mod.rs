@@ -48,14 +48,15 @@ const MOST_NUMBERS: usize = MOST_BYTES / size_of::<f64>();
 ///
 /// # After the end of an episode
 ///
-/// [`AutoresetMode`] decides. With `SameStep`, the last observation of the ended episode is in
+/// [`AutoresetMode`] says how to go on. With `SameStep`, the last observation of the episode is in
 /// [`final_obs`](Self::final_obs).
 ///
 /// # Start days
 ///
 /// A start day is drawn uniformly from the days up to four fifths of the range, minus one. On it
 /// every ticker is listed, and was `indicator_lag` days before; every macro ticker has begun. Days
-/// are preferred if all tickers have rows on the `history_length` days before.
+/// are preferred if all tickers have rows on the `history_length` days before, or on the `history`
+/// days before if that is more.
 ///
 /// If the tickers have no such day in common, one listed ticker suffices: the others have an open
 /// of 0 and are not traded. Drawn tickers without any such day start on any day. A shift
@@ -190,7 +191,7 @@ impl PortfolioVectorEnv {
     }
 
     /// Leaves the indicators out of [`obs`](Self::obs) and [`final_obs`](Self::final_obs) if a
-    /// shared table has them. Saves a copy for callers that read them from [`shown`](Self::shown).
+    /// shared table has them. Spares callers that read them from [`shown`](Self::shown) a copy.
     #[must_use]
     pub fn without_indicators_in_obs(mut self) -> Self {
         self.portfolios.omits_indicators =

@@ -25,8 +25,8 @@ impl PortfolioVectorEnv {
 
     /// Returns the last observations of the episodes that the last step ended, with `SameStep`.
     ///
-    /// Only rows where [`ended`](Self::ended) is true are valid. Not written in the other modes, in
-    /// which the observation itself is the final one.
+    /// Only rows where [`ended`](Self::ended) is true are valid. The other modes do not write it:
+    /// there [`obs`](Self::obs) itself holds the last observation of an ended episode.
     #[must_use]
     pub fn final_obs(&self) -> &Observation {
         &self.final_obs
@@ -62,8 +62,12 @@ impl PortfolioVectorEnv {
     }
 
     /// Writes the indicators that all sub-environments show, `[N, T, K]`, and those of the macro
-    /// tickers, `[N, M, K]`. One pass, no allocation. It is an error if a slice has another length;
-    /// nothing is written then.
+    /// tickers, `[N, M, K]`. Takes one pass and allocates nothing. It is an error if a slice has
+    /// another length; nothing is written then.
+    ///
+    /// # Panics
+    ///
+    /// Possibly if a sub-environment was never reset.
     pub fn indicators_into(
         &self,
         out: &mut [f64],
@@ -77,7 +81,8 @@ impl PortfolioVectorEnv {
     ///
     /// # Panics
     ///
-    /// If there are no such sub-environments, as with any slice.
+    /// If there are no such sub-environments, as with any slice. Possibly also if one was never
+    /// reset.
     pub fn indicators_of(
         &self,
         of: Range<usize>,
@@ -107,8 +112,8 @@ impl PortfolioVectorEnv {
         Ok(())
     }
 
-    /// Returns the indicators shown on a day; `None` before a reset, or if the observation has
-    /// them.
+    /// Returns the indicators shown on a day. Returns `None` if the day is before `indicator_lag`,
+    /// as it can be before a reset, or if the observation has the indicators.
     #[inline]
     fn shown_on(&self, day: i32) -> Option<[&[f64]; 2]> {
         let lag = self.setup.options.indicator_lag;
@@ -116,8 +121,9 @@ impl PortfolioVectorEnv {
         self.portfolios.omits_indicators.then(|| self.setup.shown_indicators(day)).flatten()
     }
 
-    /// Returns the last observation of an episode that the last step ended, with its indicators;
-    /// `None` beyond the last sub-environment, or without [`final_obs`](Self::final_obs).
+    /// Returns the last observation of an episode that the last step ended, with its indicators.
+    /// It is valid only if [`ended`](Self::ended) is true. Returns `None` beyond the last
+    /// sub-environment, or without [`final_obs`](Self::final_obs).
     #[must_use]
     pub fn final_row(&self, env: usize) -> Option<Observation> {
         let mut row = self.final_obs.row(env)?;
@@ -146,7 +152,8 @@ impl PortfolioVectorEnv {
     ///
     /// # Panics
     ///
-    /// If there are no such sub-environments, as with any slice.
+    /// If there are no such sub-environments, as with any slice. Possibly also if one was never
+    /// reset.
     pub fn flatten_of(&self, of: Range<usize>, out: &mut [f32]) -> Result<(), PortfolioError> {
         let shape @ [history, rows, columns] = self.history_shape();
         let cells = history * rows;
@@ -181,8 +188,8 @@ impl PortfolioVectorEnv {
     /// the macro tickers. `out` is `[days, X, C]`, zero without a row; `mask` is `[days, X]`, 1 or
     /// 0.
     ///
-    /// One copy if there is a shared table, no allocation. Nothing is written if the lengths do not
-    /// fit.
+    /// Makes one copy if there is a shared table of histories, and allocates nothing. Writes
+    /// nothing if the lengths do not fit.
     ///
     /// # Panics
     ///
@@ -217,7 +224,7 @@ impl PortfolioVectorEnv {
         self.episodes.rewards()
     }
 
-    /// Returns which portfolios fell to the failure threshold in the last step, `[N]`.
+    /// Returns which portfolios ended the last step at or below the failure threshold, `[N]`.
     #[must_use]
     pub fn terminated(&self) -> &[bool] {
         self.episodes.terminated()
@@ -229,8 +236,8 @@ impl PortfolioVectorEnv {
         self.episodes.truncated()
     }
 
-    /// Returns the values of the portfolios at the close of the current day, `[N]`. They are not
-    /// part of the observation, since the next orders are filled at that close.
+    /// Returns the values of the portfolios at the close of the current day, `[N]`. By default they
+    /// are not part of the observation, since the next orders are filled at that close.
     #[must_use]
     pub fn total_asset_at_close(&self) -> &[f64] {
         &self.portfolios.value_at_close
@@ -242,8 +249,8 @@ impl PortfolioVectorEnv {
         self.streams.len()
     }
 
-    /// Returns the highest value that a portfolio can have at the start of an episode: its cash,
-    /// and the initial shares at their highest closes.
+    /// Returns an upper bound of a portfolio's value at the start of an episode: its cash, and all
+    /// initial shares at their highest closes.
     #[must_use]
     pub fn most_at_start(&self) -> f64 {
         self.setup.most_at_start()

@@ -34,7 +34,7 @@ fn run(envs: &mut TradingVectorEnv, steps: usize) -> Shown {
     shown
 }
 
-/// More environments than a thread's cache holds are read ahead, in chunks of several sizes.
+/// More than 16 environments are prefetched, in chunks of several sizes.
 #[test]
 fn many_environments_equal_single_ones_on_any_number_of_threads() {
     const MANY: usize = 70;

@@ -200,7 +200,10 @@ class Collector:
         self._keep(obs, begun=chosen is None or bool(chosen.all()))
 
     def _notice_resets(self) -> None:
-        """Begin episodes where other code reset the environment; raise if it cannot be seen."""
+        """Begin episodes if other code reset the environment.
+
+        Raise if it reset only an environment inside: the current observation is then unknown.
+        """
         if self._watch.unseen:
             self.finish()
             self._watch.forget()

@@ -43,7 +43,7 @@ class Sampler:
     transform : callable, optional
         Function that takes the batch of tensors, on the device, and returns what the caller gets:
         the batch, changed, or any other object except None, such as a tuple or a ``TensorDict``.
-        If it raises, the batch counts as not drawn.
+        If it raises, the next call draws the same batch again.
     **options
         Other options of :meth:`backcast.ReplayBuffer.sampler`: ``seed``, ``history``, ``future``,
         ``n_step``, ``gamma``, ``boundary``, ``select``, ``state`` and so on. The reward function of
@@ -103,7 +103,7 @@ class Sampler:
         self._convert = Conversion(buf, self._device, contiguous, float_obs)
         self._transforms = transform is not None
         if transform is not None:
-            # The sampler of arrays calls `transform`: if it raises, the batch counts as not drawn.
+            # The sampler of arrays calls `transform`, and draws its batch again if it raises.
             options["transform"] = _after(self._convert, transform)
         self._sampler = buf.sampler(**options)
 

@@ -43,7 +43,7 @@ pub(crate) fn descr(py: Python<'_>, dtype: DType) -> PyResult<Bound<'_, PyArrayD
     Ok(made[at].bind(py).clone())
 }
 
-/// Returns the descriptor of bfloat16: that of `ml_dtypes`, or `uint16` where it is not installed.
+/// Returns the descriptor of bfloat16: the one of `ml_dtypes` if that is installed, else `uint16`.
 fn bfloat16(py: Python<'_>) -> PyResult<Bound<'_, PyArrayDescr>> {
     static MADE: PyOnceLock<Py<PyArrayDescr>> = PyOnceLock::new();
     let made = MADE.get_or_try_init(py, || match py.import("ml_dtypes") {

@@ -13,7 +13,7 @@ use crate::error::{ErrorClass, Failure};
 /// Maximum axes of an array of NumPy.
 const MOST_AXES: usize = 64;
 
-/// Reads indices of rows, of any shape, in C order, at most as many as a batch has items.
+/// Reads indices of rows, of any shape, in C order, at most as many as a batch may have items.
 ///
 /// Takes what NumPy converts to int64 or uint64: arrays of any library, Python integers, and lists
 /// of these. Refuses narrower integers even where every value fits, because a cut index fits too.

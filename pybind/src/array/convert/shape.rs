@@ -55,10 +55,10 @@ pub(crate) enum LeadingAxes {
 }
 
 impl LeadingAxes {
-    /// Returns whether an array of that shape has these leading axes.
+    /// Returns whether `shape` has these leading axes, and then the axes `row`.
     #[inline]
     pub(crate) fn fits(self, shape: &[usize], row: &[usize]) -> bool {
-        // Compared in a loop: for so few axes, calling `memcmp` costs more.
+        // Compares in a loop: for few axes, calling `memcmp` costs more.
         let is_row = |axes: &[usize]| axes.len() == row.len() && axes.iter().eq(row);
         let of_lanes = |axes: &[usize], lanes: usize| match axes {
             [first, rest @ ..] if *first == lanes && is_row(rest) => true,

@@ -100,7 +100,7 @@ pub(super) fn check_range(
         return Ok(());
     };
     for extreme in ["min", "max"] {
-        // An integer even if the array holds floats, which are whole here.
+        // Converts to an integer, since the array may hold floats, which are whole here.
         let value = array.call_method0(extreme)?.call_method0(intern!(array.py(), "__int__"))?;
         let fits = found(array.py(), value.extract::<i128>())?;
         if !fits.is_some_and(|value| (low..=high).contains(&value)) {

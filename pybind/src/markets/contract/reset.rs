@@ -84,7 +84,7 @@ pub(crate) fn mask_of(value: &Bound<'_, PyAny>, num_envs: usize) -> Result<Vec<b
     Ok(bytes_of(&mask).unwrap_or_default().iter().map(|&byte| byte != 0).collect())
 }
 
-/// Reads an array `[N]`. A single number applies to all environments.
+/// Reads an array `[N]`. A single number applies to all environments; a single boolean is refused.
 pub(crate) fn per_env<'py>(
     value: &Bound<'py, PyAny>,
     num_envs: usize,

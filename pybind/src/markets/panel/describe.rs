@@ -20,12 +20,12 @@ impl Panel {
     /// dict
     ///     ``name``, ``path`` (None for a private panel); ``days``, ``first_date``, ``last_date``
     ///     (YYYY-MM-DD); ``tickers``, ``macro_tickers``, ``columns``, ``indicators`` (lists of
-    ///     names); ``rows`` (pairs of ticker and day that have a row), ``masked_rows`` (that have
-    ///     none: a row is whole or absent), ``inconsistent_rows`` (of tradable tickers, whose open
-    ///     or close lies outside low and high); ``data_bytes`` (memory of the numbers, held as
-    ///     float64 and, for windows, as float32); ``min_price`` and ``max_price`` (lowest low and
-    ///     highest high of the tradable tickers, currency units per share); ``fingerprint`` (equal
-    ///     panels have equal ones); and ``coverage``, a list with a dict for each ticker:
+    ///     names); ``rows`` (pairs of ticker and day that have a row), ``masked_rows`` (pairs
+    ///     without one: a row is whole or absent), ``inconsistent_rows`` (of tradable tickers,
+    ///     whose open or close lies outside low and high); ``data_bytes`` (memory of the numbers,
+    ///     held as float64 and, for windows, as float32); ``min_price`` and ``max_price`` (lowest
+    ///     low and highest high of the tradable tickers, currency units per share); ``fingerprint``
+    ///     (equal panels have equal ones); and ``coverage``, a list with a dict for each ticker:
     ///     ``ticker``, ``is_macro``, ``rows``, ``first_day``, ``last_day`` (positions in
     ///     :attr:`dates`), ``first_date``, ``last_date``, ``missing_days`` (between first and
     ///     last), ``min_price``, ``max_price``.
@@ -97,7 +97,7 @@ impl Panel {
         Ok(self.get()?.days())
     }
 
-    /// Maximum days of a window.
+    /// Maximum days of a window before its own day, or after it.
     ///
     /// Days beyond the panel are masked. Longer windows are refused, since they would be mostly
     /// zeros.

@@ -326,8 +326,8 @@ impl Panel {
     /// Return history and future around days, for some tickers each.
     ///
     /// The day itself lies in neither. Only its open is shown, since nothing else is known when a
-    /// decision is made. One copy per (sample, token), with the interpreter released;
-    /// ``history``, ``open`` and ``future`` are views of one array.
+    /// decision is made. The call makes one copy per (sample, token), with the interpreter
+    /// released. ``history``, ``open`` and ``future`` are views of one array.
     ///
     /// Parameters
     /// ----------

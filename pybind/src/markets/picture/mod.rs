@@ -66,7 +66,7 @@ impl Scene {
 }
 
 /// Returns the lowest and the highest of `numbers`, moved apart if they differ by less than
-/// `least`.
+/// `least`. Returns 0 and `least` without numbers, or if one is infinite.
 fn range(numbers: impl Iterator<Item = f64>, least: f64) -> (f64, f64) {
     let (low, high) = numbers
         .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), x| (low.min(x), high.max(x)));

@@ -1,7 +1,7 @@
 //! Histories of observations as NumPy arrays: fresh ones, or views that slide over an arena.
 //!
-//! A fresh history is `[H, X, C]` in memory, one block of days as the batch stores its days; Python
-//! sees `[X, H, C]`. An arena holds days of all environments, and is mapped twice in a row, so that
+//! A fresh history is `[H, X, C]` in memory, as the environment writes it. Python sees it as
+//! `[X, H, C]`. An arena holds days of all environments, and is mapped twice in a row, so that
 //! its first day follows its last ([`MirroredBlocks`]). A step overwrites a day that no history
 //! needs any more with the newest day, and moves the views.
 
@@ -122,7 +122,7 @@ impl HistoryArena {
     fn new(envs: usize, [history, rows, columns]: [usize; 3]) -> Result<Self, Failure> {
         let row = columns.checked_mul(SINGLE).and_then(|numbers| numbers.checked_add(1));
         let day = row.and_then(|row| row.checked_mul(rows)?.checked_mul(envs));
-        // One day more than a history, so that a step does not change the previous views.
+        // Adds a day to those of a history, so that a step does not change the previous views.
         let days = day.ok_or_else(|| io::ErrorKind::OutOfMemory.into());
         let days =
             days.and_then(|day| MirroredBlocks::zeros(history + 1, day)).map_err(|error| {
@@ -233,8 +233,8 @@ fn fill_some(
     Ok(())
 }
 
-/// Writes the days that the arena lacks, whose histories began at block `before`. Returns the block
-/// at which they begin now.
+/// Writes the days that the arena lacks. Its histories began at block `before`; `None` if it has
+/// none. Returns the block at which they begin now.
 fn slide(
     mut days: MirroredBlocksMut<'_>,
     before: Option<usize>,

@@ -54,7 +54,7 @@ impl PortfolioBatch {
         self.indicators.clone()
     }
 
-    /// The most that a portfolio can be worth when its episode begins.
+    /// Upper bound of the value of a portfolio when its episode begins.
     #[getter]
     fn most_at_start(&self) -> Result<f64, Failure> {
         self.env.with(|env| Ok(env.most_at_start()))

@@ -40,7 +40,7 @@ use crate::markets::portfolio::settings::options_of;
 ///     Portfolios, ``N``, the leading axis of every array. None: a single portfolio without that
 ///     axis, whose reward is a float and whose flags are bools.
 /// flat : bool
-///     Observations are one float32 array ``[N, T * (3 + K) + 3]`` instead of a dict of arrays.
+///     Observations are one float32 array ``[N, F]`` instead of a dict of arrays.
 /// reuse : bool
 ///     Write every observation to the same arrays.
 /// unit_axis : bool
@@ -49,8 +49,8 @@ use crate::markets::portfolio::settings::options_of;
 ///     Settings by name, see :class:`backcast.envs.PortfolioVectorEnv` and
 ///     :class:`backcast.finrl.VecFastFinRL`.
 /// tickers_of : sequence of sequences of str
-///     The tickers of each portfolio; for an empty sequence they are drawn. None: all portfolios
-///     have the tickers of the settings.
+///     The tickers of each portfolio; for an empty sequence those of the settings, which may be
+///     drawn. None: all portfolios have the tickers of the settings.
 ///
 /// Raises
 /// ------
@@ -250,7 +250,7 @@ impl PortfolioBatch {
         Ok(self.flags(py, outcome.first, results)?.into())
     }
 
-    /// Set the autoreset mode for later ends of episodes.
+    /// Set the autoreset mode from the next step on, also for episodes that have ended.
     fn set_autoreset_mode(&self, mode: Argument<ChoiceName>) -> Result<(), Failure> {
         let mode = autoreset_mode_of(mode, ErrorClass::Env)?;
         self.env.with(|env| Ok(env.set_autoreset_mode(mode)?))

@@ -104,7 +104,7 @@ impl ObservationForm {
         let macros = obs.macro_open.len() / envs_or_one;
         let indicators = (obs.indicators.len() / envs_or_one).checked_div(tickers);
         let indicators = indicators.unwrap_or_default();
-        // No field without indicators or macro tickers, because no space can be empty.
+        // Leaves out fields without indicators or macro tickers, since no space can be empty.
         let axes = |axes: Axes| match axes {
             Axes::One => Some(if unit_axis { vec![1] } else { vec![] }),
             Axes::Tickers => Some(vec![tickers]),

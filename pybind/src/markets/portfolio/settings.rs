@@ -152,7 +152,7 @@ impl<'py> Settings<'_, 'py> {
 
 /// Reads the first day and one past the last.
 fn days_of(given: &Bound<'_, PyAny>) -> Result<(usize, usize), Failure> {
-    // Files of settings have lists.
+    // Files of settings hold lists, not tuples.
     let pair =
         given.cast::<PyList>().map_or_else(|_| given.clone(), |list| list.to_tuple().into_any());
     let wanted = "two whole numbers, the first day and one past the last";

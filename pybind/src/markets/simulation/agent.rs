@@ -269,7 +269,7 @@ impl Floor {
         Ok(self.quote(symbol)?.1.position)
     }
 
-    /// Draw a number from [0, 1) of the agent's own random stream, which depends on the seed.
+    /// Draw a number from (0, 1) of the agent's own random stream, which depends on the seed.
     ///
     /// Returns
     /// -------

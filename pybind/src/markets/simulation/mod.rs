@@ -342,7 +342,8 @@ impl Market {
         })
     }
 
-    /// Moves the market forward tick by tick until an agent fails or a signal handler raises.
+    /// Moves the market forward by `ticks` ticks. Stops early if an agent fails or a signal handler
+    /// raises.
     fn run(
         &self,
         py: Python<'_>,

@@ -242,7 +242,7 @@ impl TickerTokenizer {
         self.0.unfreeze();
     }
 
-    /// Whether new tickers are refused.
+    /// Whether new tickers are no longer added.
     #[getter]
     fn frozen(&self) -> bool {
         self.0.vocabulary().is_frozen()

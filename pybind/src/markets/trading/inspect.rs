@@ -68,8 +68,8 @@ impl TradingBatch {
         self.env.with(|stepped| Ok(stepped.env.autoreset_mode().to_string()))
     }
 
-    /// Return a mask of choices of a discrete scheme that can have an effect now, bool ``[N, S *
-    /// choices]``.
+    /// Return a mask of choices of a discrete scheme, bool ``[N, S * choices]``: False for a choice
+    /// that limits, cash or open orders rule out now.
     fn action_masks<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Failure> {
         let each = self.choices.count();
         if each == 0 {
@@ -107,7 +107,7 @@ impl TradingBatch {
         Ok(metrics::so_far(py, so_far, self.num_envs.is_some(), StopLosses::None)?)
     }
 
-    /// Return the order book of a symbol of one environment, without its hidden state.
+    /// Return the order book of a symbol of one environment, without hidden state of the market.
     ///
     /// Parameters
     /// ----------

@@ -168,7 +168,7 @@ impl TradingBatch {
         Ok((obs, infos))
     }
 
-    /// Change the autoreset mode for later ends of episodes.
+    /// Change the autoreset mode from the next step on, also for episodes that have ended.
     fn set_autoreset_mode(&self, mode: Argument<ChoiceName>) -> Result<(), Failure> {
         let mode = autoreset_mode_of(mode, ErrorClass::Env)?;
         self.env.with(|stepped| Ok(stepped.env.set_autoreset_mode(mode)?))

@@ -148,19 +148,19 @@ impl EpisodeState {
         self.0.gross_value
     }
 
-    /// Fees paid since the start of the market.
+    /// Fees paid since the start of the episode.
     #[getter]
     fn fees(&self) -> f64 {
         self.0.fees
     }
 
-    /// Value of all fills since the start of the market.
+    /// Value of all fills since the start of the episode.
     #[getter]
     fn traded(&self) -> f64 {
         self.0.traded
     }
 
-    /// Number of fills since the start of the market.
+    /// Number of fills since the start of the episode.
     #[getter]
     fn fills(&self) -> u64 {
         self.0.fills

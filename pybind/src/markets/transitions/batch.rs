@@ -52,8 +52,8 @@ pub(crate) struct FoundBatch {
     pub(crate) shape: TransitionShape,
 }
 
-/// Memory of a batch, so that it can be filled again. In the order in which arrays are lent: arenas
-/// and masks, then the columns of the transitions.
+/// Memory of a batch, so that it can be filled again. Arrays are lent in the order of `arrays`:
+/// arenas and masks, then the columns of the transitions.
 #[pyclass(module = "backcast._native", name = "MarketMemory", frozen)]
 pub(crate) struct MarketMemory {
     plan: MarketPlan,

@@ -57,8 +57,8 @@ use crate::markets::transitions::states::{ArgumentNames, Arguments, TickerLists,
 #[pyclass(module = "backcast._native", name = "TransitionRing", frozen)]
 pub(crate) struct TransitionRing {
     ring: Handle<CoreRing>,
-    /// State, under a lock that is held briefly, also with the ring locked; never while waiting or
-    /// running Python code.
+    /// State behind a lock. Callers hold the lock briefly, possibly with the ring locked, and never
+    /// while they wait or run Python code.
     state: Mutex<State>,
     /// Options for making an empty private ring of other sizes.
     empty_ring: Option<EmptyRing>,
@@ -75,7 +75,7 @@ pub(crate) struct TransitionRing {
 /// State that changes from call to call, beside the ring.
 struct State {
     shape: Arc<TransitionShape>,
-    /// Whether this handle added and loaded nothing since it was made or cleared the ring.
+    /// Whether this handle has added and loaded nothing since it was made or last cleared the ring.
     empty: bool,
     /// Scratch memory, lent to the thread that adds; concurrent adders allocate their own.
     memory: Option<Scratch>,

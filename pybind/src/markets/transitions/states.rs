@@ -96,7 +96,7 @@ impl Display for Subject<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Argument(name) => out.write_str(name),
-            // Not formatted with `{}`, which would lose what a signal handler raises.
+            // Formatting the key with `{}` would lose what a signal handler raises.
             Self::Entry(state, key) => write!(out, "{state}['{}']", key.to_string_lossy()),
         }
     }
@@ -264,7 +264,8 @@ fn missing(state: &Bound<'_, PyDict>, key: &str, which: &str) -> Failure {
     )
 }
 
-/// Returns the tickers of a portfolio and the rewards of a transition in the first batch.
+/// Returns the numbers of tickers of a portfolio and of rewards of a transition in this batch. An
+/// axis that is missing counts as 0 tickers or 1 reward.
 pub(crate) fn sizes_of(arguments: &Arguments<'_, '_>) -> Result<(usize, usize), Failure> {
     let (py, called) = (arguments.actions.py(), arguments.called);
     let shares = Field::entry(arguments.states, intern!(py, "shares"), called.states)?;

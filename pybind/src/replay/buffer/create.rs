@@ -21,7 +21,8 @@ use crate::replay::schema::schema_of;
 impl ReplayBuffer {
     /// Create a ring, or attach to the one of that name, as ``exist`` says.
     ///
-    /// All memory is allocated now: a full file system is an error here and never later.
+    /// All memory of the rows is allocated now: a full file system is an error here, not at an
+    /// append.
     ///
     /// Parameters
     /// ----------
@@ -188,7 +189,7 @@ impl ReplayBuffer {
     ///     usable for its holders, but no other process can attach to it.
     /// limiter : RateLimiter, optional
     ///     Limits that this process relies on: refuses a ring without a limiter, or with other
-    ///     limits than the arguments that were given to ``RateLimiter``. Changes nothing.
+    ///     limits than the arguments that ``RateLimiter`` was given. Changes nothing.
     /// dir : path, optional
     ///     Base directory; by default ``BACKCAST_DIR``, else ``/dev/shm``.
     /// store : path, optional
@@ -209,8 +210,8 @@ impl ReplayBuffer {
     /// NotFoundError
     ///     If there is no such object.
     /// ExistsError
-    ///     If the ring's limiter has other limits than ``limiter`` was given, or a process has
-    ///     another snapshot open that had this name before it was replaced.
+    ///     If the ring's limiter differs from an argument that ``limiter`` was given, or a process
+    ///     has another snapshot open that had this name before it was replaced.
     /// ArgumentError
     ///     If an argument is invalid, or ``limiter`` is given for a ring without a limiter, or for
     ///     a snapshot.

@@ -18,8 +18,9 @@ use crate::progress::ProgressReporter;
 use crate::replay::buffer::ReplayBuffer;
 use crate::warning::warn_as;
 
-/// Formats that a ring can be exported to and imported from.
+/// Formats that a ring can be exported to.
 const WRITTEN: &str = "\"parquet\", \"csv\" or \"minari\"";
+/// Formats that can be imported as a ring.
 const READ: &str = "\"parquet\", \"minari\" or \"npz\"";
 
 /// Reads the `format` argument, or infers it from the path. Errors list `formats`.
@@ -60,9 +61,10 @@ impl ReplayBuffer {
     /// Writers continue meanwhile. Rows that they overwrite before they are read are missing from
     /// the file: at most as many as they published during the call.
     /// :class:`errors.LappedWarning` reports their number. The file appears complete or not at all.
-    /// Needs memory for about a hundred megabytes of rows. Releases the interpreter; Ctrl-C stops
-    /// it and leaves nothing. A killed export leaves a folder ``path.backcast-partial``, which the
-    /// next export to the path or ``backcast gc`` removes.
+    /// Needs memory for about a hundred megabytes of rows, and for a dataset also for the current
+    /// episode of every lane. Releases the interpreter; Ctrl-C stops it and leaves nothing. A
+    /// killed export leaves a folder ``path.backcast-partial``, which the next export to the path
+    /// or ``backcast gc`` removes.
     ///
     /// Parameters
     /// ----------
@@ -71,8 +73,8 @@ impl ReplayBuffer {
     /// format : {"parquet", "csv", "minari"}, optional
     ///     By default chosen by the path's extension; a path without one is a Minari dataset's.
     ///     ``"parquet"``: a table with ``lane``, ``seq``, ``episode``, ``t``, ``flags`` and every
-    ///     column, arrays as lists, and a hash of every row group; :meth:`from_file` makes the same
-    ///     ring of it. ``"csv"``: the same table with a column per element. ``"minari"``: episodes
+    ///     column, arrays as lists, and a hash of every row group; :meth:`from_file` makes a ring
+    ///     of it. ``"csv"``: the same table with a column per element. ``"minari"``: episodes
     ///     of ``obs``, ``action`` and ``reward``, for Minari 0.5 and later; a part of an episode
     ///     ends truncated.
     /// overwrite : bool, default False
@@ -267,7 +269,7 @@ impl ReplayBuffer {
 
     /// Report of the import that made this handle, else None.
     ///
-    /// A dict: ``rows`` of the file, ``episodes`` (None for a table), ``rows_without_successor``
+    /// A dict: ``rows`` of the ring, ``episodes`` (None for a table), ``rows_without_successor``
     /// (last steps whose next observation the file does not have: no transition starts there),
     /// ``rows_before_gap`` (rows of a table that are not in the ring, since rows after them were
     /// overwritten before they were exported), ``episodes_cut`` (episodes of plain steps that no

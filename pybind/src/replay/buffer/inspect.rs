@@ -57,8 +57,8 @@ impl ReplayBuffer {
     /// timeout : float, optional
     ///     Seconds to wait at most; without end when left out.
     /// rows_published : int, optional
-    ///     Rows published over all lanes since the ring was created, to wait for instead of
-    ///     transitions. In a full ring the number of transitions does not grow.
+    ///     Rows published over all lanes, as ``stats()["rows_published"]`` counts them, to wait for
+    ///     instead of transitions. In a full ring the number of transitions does not grow.
     ///
     /// Returns
     /// -------
@@ -110,7 +110,7 @@ impl ReplayBuffer {
             .transpose()?;
         let timeout = timeout_of(timeout)?;
         let ring = self.ring()?;
-        // Ends by a close of the buffer too, and tells of a lost name.
+        // A close of the buffer ends the wait too. A lost name raises a warning meanwhile.
         let waiting = ring.clone().interrupted_by(self.ring.closing().interrupt_on(&ring));
         let waited = match (min_size, rows) {
             (Some(size), None) => py.detach(|| waiting.wait_for(size, timeout)),
@@ -131,20 +131,21 @@ impl ReplayBuffer {
     /// Returns
     /// -------
     /// dict
-    ///     Counters of the ring: ``transitions`` that can be drawn; ``rows_published`` since it was
-    ///     created, the final rows of episodes and overwritten ones included; ``capacity`` and
-    ///     ``lanes``; ``cuts`` and ``suspect_resets``; the lists of dicts ``lane_stats``,
+    ///     Counters of the ring: ``transitions`` that can be drawn; ``rows_published`` so far, the
+    ///     final rows of episodes, overwritten rows and rows before a load included; ``capacity``
+    ///     and ``lanes``; ``cuts`` and ``suspect_resets``; the lists of dicts ``lane_stats``,
     ///     ``readers``, ``pins``, ``tables`` (of priorities), ``claims`` and ``learned`` (the other
     ///     tables); ``limiter``, a dict or None, with ``inserts``, ``samples``, ``deletes``,
     ///     ``may_insert``, ``may_sample`` and ``waiters``. A lane has ``head``, ``rows``,
-    ///     ``transitions``, ``episodes``, ``held`` and ``pid`` of its writer, ``dropped`` and
-    ///     ``stalls``. Sizes are in rows, or in bytes where the key says so; ``created_unix_ns`` is
-    ///     a wall clock. Taken without stopping any process, O(lanes + readers). ``unlinked`` is
-    ///     True once the ring was removed or replaced: no process can attach to it any more.
+    ///     ``transitions``, ``episodes``, ``held``, ``pid`` of its writer or of the last one,
+    ///     ``dropped`` and ``stalls``. Sizes are in rows, or in bytes where the key says so;
+    ///     ``created_unix_ns`` is a wall clock. The call takes O(lanes + readers) and stops no
+    ///     process. ``unlinked`` is True once the ring was removed or replaced: no process can
+    ///     attach to it any more.
     ///     ``first_kept`` of a lane is the first row that :meth:`clear` or :meth:`drop_episode` has
     ///     not dropped. ``readers`` are those that hold a slot now, in any process. ``ages`` of a
     ///     reader has the form of :meth:`Sampler.stats`: transitions that it has drawn, by their
-    ///     age. The ages and the other counters of a reader begin at zero.
+    ///     age. The ages and the other counters of a reader begin at zero when it takes its slot.
     ///     :func:`backcast.plot.stats` draws the ages. ``notices`` are the warnings of this handle
     ///     and its writers and samplers, the last one of each kind: dicts of ``kind``, ``count``
     ///     and ``text``.

@@ -38,7 +38,8 @@ use crate::replay::sampler::{SharedSampler, WindowOptions};
 use crate::replay::schema::Schema;
 use crate::replay::writer::Writer;
 
-/// Samplers that a buffer keeps for its own `sample` and `gather`, one per set of window options.
+/// Maximum number of samplers that a buffer keeps for its own `sample` and `gather`. Each has other
+/// window options.
 const KEPT_DRAWS: usize = 4;
 
 /// A ring of transitions in shared memory.
@@ -109,7 +110,7 @@ impl ReplayBuffer {
         Self { imported: Some(report), ..Self::of(ring) }
     }
 
-    /// Returns the ring for the duration of a call.
+    /// Returns a clone of the ring. A call can use it although the buffer is closed meanwhile.
     pub(crate) fn ring(&self) -> Result<Ring, Failure> {
         self.ring.with(|ring| Ok(ring.clone()))
     }
@@ -247,7 +248,7 @@ impl ReplayBuffer {
     /// NotFoundError
     ///     If ``learned`` is left out and no such table exists.
     /// SchemaError
-    ///     If a dtype is not one of a column.
+    ///     If a dtype is none that a column can have.
     /// SampleError
     ///     If batches have another entry under the name of a column, or its dtype is too wide.
     /// ClosedError
@@ -334,7 +335,7 @@ impl ReplayBuffer {
         Ok(self.ask(py, Ring::unlink)??)
     }
 
-    /// Returns True even for an empty ring, so that `if buf:` asks whether there is one.
+    /// Returns True even for an empty ring, so that `if buf:` tells a buffer from None.
     #[expect(clippy::unused_self, reason = "what Python calls")]
     fn __bool__(&self) -> bool {
         true

@@ -19,7 +19,7 @@ use crate::replay::sampler::{
 };
 
 impl ReplayBuffer {
-    /// Returns the buffer's own sampler for these windows, which is made at first use.
+    /// Returns the buffer's own sampler for these windows. Makes it if the buffer keeps none.
     fn draws(&self, py: Python<'_>, windows: WindowOptions) -> Result<Arc<SharedSampler>, Failure> {
         let ring = self.ring()?;
         py.detach(|| {
@@ -360,9 +360,10 @@ impl ReplayBuffer {
     /// columns : list of str, optional
     ///     Columns, as in :meth:`sampler`.
     /// missing : {"error", "mask"}, default "error"
-    ///     Policy for missing transitions: overwritten, dropped, or not yet complete. The newest
-    ///     row of a lane is not complete, since it has no successor. ``"mask"`` adds ``found``,
-    ///     bool ``[B]``; a missing transition keeps its ``index``, and its other values are zero.
+    ///     Policy for missing transitions. One is missing if its row was overwritten or dropped,
+    ///     has no successor yet, as the newest row of a lane, or starts no transition, as a FINAL
+    ///     row. ``"mask"`` adds ``found``, bool ``[B]``; a missing transition keeps its ``index``,
+    ///     and its other values are zero.
     ///
     /// Returns
     /// -------
@@ -479,7 +480,8 @@ impl ReplayBuffer {
     /// start : int
     ///     Sequence number of the first row; see :meth:`lane_span`.
     /// length : int
-    ///     Rows; at most a quarter of the lane's capacity, or all rows of a snapshot's lane.
+    ///     Rows; at most a quarter of the lane's capacity (at least 1), or all rows of a snapshot's
+    ///     lane.
     ///
     /// Returns
     /// -------

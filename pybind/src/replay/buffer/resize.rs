@@ -40,7 +40,7 @@ impl ReplayBuffer {
     /// -------
     /// dict
     ///     ``capacity``, ``lane_capacity``, ``rows_copied``, and ``lanes_waiting``: lanes that are
-    ///     relocated when their writers append next, or end.
+    ///     relocated when their writers append next, or when other writers claim them.
     ///
     /// Raises
     /// ------

@@ -69,7 +69,8 @@ impl ReplayBuffer {
     }
 
     /// Returns the pickle of an open snapshot: a call that opens it again. Returns `None` for any
-    /// other buffer.
+    /// other buffer, and for a snapshot that [`attach_snapshot`](Self::attach_snapshot) did not
+    /// find in the store.
     pub(super) fn reopened<'py>(
         &self,
         py: Python<'py>,
@@ -83,7 +84,7 @@ impl ReplayBuffer {
     }
 }
 
-/// Returns the store and the snapshot that a name or a path means: `pong@epoch-10`, or
+/// Returns the store and the snapshot that `given` names: `pong@epoch-10`, or
 /// `/mnt/store/pong@epoch-10`.
 fn spec_of(
     given: Argument<PathBuf>,
@@ -110,11 +111,13 @@ fn spec_of(
 impl ReplayBuffer {
     /// Save the ring's rows to disk, as ``name@label``.
     ///
-    /// Writers and learners continue meanwhile: the snapshot has the rows that were published when
-    /// the call began, with their episodes and sequence numbers. Rows that an earlier snapshot of
-    /// the ring has are shared with it and not written again. When this returns, the snapshot
-    /// survives a reboot; after an error, or a kill at any moment, everything saved before is as it
-    /// was. Needs memory for some megabytes of rows. Releases the interpreter; Ctrl-C stops it.
+    /// Writers and learners continue meanwhile. The call waits for other saves, reads parameters
+    /// and tables, and then copies the rows that are published by then, with their episodes and
+    /// sequence numbers. Rows that an earlier snapshot of the ring has are shared with it and not
+    /// written again. When this returns, the snapshot survives a reboot; after an error, or a kill
+    /// at any moment, everything saved before is as it was. Needs memory for some megabytes of
+    /// rows, for the tables, and for one version of parameters. Releases the interpreter; Ctrl-C
+    /// stops it.
     ///
     /// Parameters
     /// ----------
@@ -129,8 +132,8 @@ impl ReplayBuffer {
     ///     JSON value that is saved with the snapshot: ``Sampler.state()``, a step count, names of
     ///     files. NumPy's scalars are taken as Python's; arrays are not.
     /// params : Params, str or list of these, optional
-    ///     Parameters, or their names, to save with the snapshot: the newest version of each when
-    ///     the call begins. :meth:`Params.load` makes them again.
+    ///     Parameters, or their names, to save with the snapshot: the newest version of each after
+    ///     the wait for other saves. :meth:`Params.load` makes them again.
     /// replace : bool, default False
     ///     Replace a snapshot of that label, once the new one is complete.
     /// timeout : float, default 60.0
@@ -147,7 +150,7 @@ impl ReplayBuffer {
     ///     ``snapshot`` (``name@label``), ``rows``, ``rows_written`` (the others were in earlier
     ///     files), ``rows_lapped`` (overwritten before they were copied: the snapshot begins after
     ///     them), ``bytes_written``, ``files_written``, ``bytes_freed``, and ``left_out``: the
-    ///     tables that the snapshot lacks, by name, with the reason of each.
+    ///     tables and the rate limiter that the snapshot lacks, by name, with the reason of each.
     ///
     /// Raises
     /// ------
@@ -172,7 +175,8 @@ impl ReplayBuffer {
     /// -----
     /// UserWarning
     ///     If one of the two manifests is damaged, and the other one was used; and for each table
-    ///     that is damaged, or that a process kept locked: all rows are saved without it.
+    ///     that is damaged or that a process kept locked, and for a damaged rate limiter: all rows
+    ///     are saved without it.
     ///
     /// Examples
     /// --------
@@ -381,7 +385,7 @@ impl ReplayBuffer {
         self.ring.with(|ring| Ok(ring.is_snapshot()))
     }
 
-    /// The ``state`` saved with the snapshot that this handle was loaded from, else None.
+    /// The ``state`` of the snapshot that this handle was loaded from or has open, else None.
     ///
     /// A new object each time, as JSON gives it back: tuples are lists.
     #[getter]
@@ -441,7 +445,8 @@ pub(crate) fn _load_params(
     Ok(FlatParams::of(py.detach(|| store.load_params(&spec, &params, options))?))
 }
 
-/// Reads the `exist` argument of a load, which attaches to nothing.
+/// Reads the `exist` argument of a load, which must not be `"attach"`. The error names the call
+/// `attach` instead.
 fn fresh_exist(given: Argument<String>, attach: &str) -> Result<Exist, Failure> {
     match exist_of(given)? {
         Exist::Attach => Err(bad_argument(format!(

@@ -12,19 +12,19 @@ use crate::error::Failure;
 impl ReplayBuffer {
     /// Remove a table of priorities, of claims, or of learned columns, damaged or not.
     ///
-    /// The rows and the other tables stay, and the next sampler that names the table makes it anew.
-    /// Samplers and tables that have it open, in any process, keep its memory. From then on these
-    /// calls raise NotFoundError: updates of priorities, updates and reads of learned values, and
-    /// draws that enter new rows or begin a pass. On the command line: ``backcast rm NAME --table
-    /// TABLE``.
+    /// The rows and the other tables stay. The next sampler that names a table of priorities or
+    /// claims makes it anew; :meth:`table` makes one of learned columns. Samplers and tables that
+    /// have it open, in any process, keep its memory. From then on these calls raise NotFoundError:
+    /// updates of priorities, updates and reads of learned values, and draws that enter new rows or
+    /// begin a pass. On the command line: ``backcast rm NAME --table TABLE``.
     ///
     /// Parameters
     /// ----------
     /// table : str
     ///     Name of the table, such as ``"priority"``.
     /// timeout : float, default 5.0
-    ///     Seconds to wait for a process that has the table locked, which a change does for
-    ///     microseconds.
+    ///     Seconds to wait for a process that has the table locked, but at least 0.1 s. A change
+    ///     locks it for microseconds.
     /// force : bool, default False
     ///     Remove it even if a process keeps it locked. A table of that name can be made again once
     ///     that process continues or has ended.

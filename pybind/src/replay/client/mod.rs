@@ -87,7 +87,7 @@ impl Client {
         py: Python<'_>,
         question: impl FnOnce(&CoreClient) -> Result<T, ClientError> + Send,
     ) -> Result<T, Failure> {
-        // ORDERING: relaxed; a flag beside no data.
+        // ORDERING: relaxed; the flag guards no other data.
         if self.closed.load(Relaxed) {
             return Err(Failure::new(ErrorClass::Closed, "the client is closed; connect again"));
         }

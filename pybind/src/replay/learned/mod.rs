@@ -22,7 +22,7 @@ const INDEX: &str = "what a batch has as its index, or append returned";
 /// memory, beside the ring: every process that opens the table sees them, and any may set them,
 /// without a lock. A value and its row's generation are one word. So a process that is killed
 /// leaves the old value or the new one, and a value is never taken for that of a newer row. Writers
-/// never change them.
+/// never change the values.
 ///
 /// ``buf.sampler(learned=table)`` joins them to every batch.
 ///
@@ -165,13 +165,15 @@ impl LearnedTable {
     /// Returns
     /// -------
     /// int
-    ///     Number of rows whose values were dropped, because the rows are overwritten.
+    ///     Number of indices whose values were not set, because their row was overwritten or
+    ///     dropped.
     ///
     /// Raises
     /// ------
     /// SampleError
     ///     If a column is unknown, the number of values differs from that of the indices, values do
-    ///     not fit the dtype, or an index is of another ring. Nothing was changed then.
+    ///     not fit the dtype, or an index names a row that this ring never had. Nothing was changed
+    ///     then.
     /// NotFoundError
     ///     If the table was removed (:meth:`backcast.ReplayBuffer.remove_table`).
     /// ClosedError
@@ -233,8 +235,8 @@ impl LearnedTable {
     /// -------
     /// dict
     ///     Each column, ``[B]``, and beside it, with ``_set`` behind its name, whether the value
-    ///     was set, bool ``[B]``. Values that were not set are 0. Those of overwritten rows are not
-    ///     set.
+    ///     was set, bool ``[B]``. Values that were not set are 0. Those of overwritten and of
+    ///     dropped rows are not set.
     ///
     /// Raises
     /// ------
@@ -277,8 +279,8 @@ impl LearnedTable {
     /// Returns
     /// -------
     /// dict
-    ///     ``updated``: values that were set; ``stale``: values dropped because their row was
-    ///     overwritten.
+    ///     ``updated``: values that were set; ``stale``: values that were not set because their row
+    ///     was overwritten or dropped.
     ///
     /// Raises
     /// ------

@@ -38,8 +38,8 @@ impl LeaseHold {
 /// closed or removed; a slice of one keeps all rows pinned. Once closed, the lease ends when its
 /// last array is gone. A writer that would overwrite the rows follows the ring's ``lane_policy``,
 /// so close leases soon and copy what you want to keep. The holder of a lease that blocked a writer
-/// gets one :class:`backcast.errors.LeaseWarning`, from :meth:`close` or when the last array is
-/// gone.
+/// gets one :class:`backcast.errors.LeaseWarning`: from :meth:`close`, when the last array is gone,
+/// or at interpreter exit.
 ///
 /// Column names are keys: ``lease["obs"]`` is an array ``[length, ...]``, or a dict of arrays where
 /// names hold a ``/``. The built-in columns ``seq``, ``episode``, ``t`` and ``flags`` are included.
@@ -110,7 +110,7 @@ impl Lease {
         Ok(dict)
     }
 
-    /// Releases the rows, and warns if they made a writer wait, drop rows or fail.
+    /// Closes the lease, and warns if writers waited, dropped rows or failed because of it.
     fn shut(&self, py: Python<'_>) -> Result<(), Failure> {
         let Some(held) = py.detach(|| self.hold.take())? else { return Ok(()) };
         let warning = held.take_warning();
@@ -295,9 +295,9 @@ impl Lease {
     /// Warns
     /// -----
     /// LeaseWarning
-    ///     If a writer had to wait, drop rows or fail because of it. A lease warns once, when it is
-    ///     closed. If no writer was blocked until then, it warns when its last array is gone, or at
-    ///     the end of the interpreter if it is never closed.
+    ///     If a writer had to wait, drop rows or fail, as :attr:`stalls` counts. A lease warns at
+    ///     most once. If a writer is first blocked after the close, the lease warns when its last
+    ///     array is gone, or at interpreter exit if an array still lives.
     #[pyo3(signature = (), text_signature = "($self)")]
     fn close(&self, py: Python<'_>) -> Result<(), Failure> {
         self.shut(py)

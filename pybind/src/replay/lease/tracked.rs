@@ -16,8 +16,8 @@ use crate::warning::warn;
 /// it locked.
 static LIVE_LEASES: Mutex<Vec<Weak<TrackedLease>>> = Mutex::new(Vec::new());
 
-/// Lease that warns when it is closed, or when its last reference is dropped, or at interpreter
-/// exit.
+/// Lease that warns at most once, if it blocked writers: when it is closed, when its last reference
+/// is dropped, or at interpreter exit.
 #[derive(Debug)]
 pub(crate) struct TrackedLease {
     // Dropped before `final_warning`, so that writers continue before the warning runs Python code.
@@ -28,7 +28,7 @@ pub(crate) struct TrackedLease {
     forks: u64,
 }
 
-/// Warning that is raised once the lease has ended.
+/// Text of a warning, which is raised when this is dropped.
 #[derive(Debug)]
 struct FinalWarning(Option<String>);
 
@@ -42,7 +42,8 @@ impl TrackedLease {
         held
     }
 
-    /// Returns the text of the warning, once; `None` without a reason to warn.
+    /// Returns the text of the warning if writers were blocked. Returns `None` if it was returned
+    /// before, and in a forked child.
     pub(crate) fn take_warning(&self) -> Option<String> {
         let stalls = self.lease.stalls();
         // A forked child stays silent, because its parent warns.
@@ -85,7 +86,7 @@ pub(crate) fn warn_at_exit(py: Python<'_>) -> PyResult<()> {
     let tell = PyCFunction::new_closure(py, None, None, |arguments, _| {
         let granted = LIVE_LEASES.lock().unwrap_or_else(PoisonError::into_inner);
         let living: Vec<_> = granted.iter().filter_map(Weak::upgrade).collect();
-        // Warning filters are Python code, which may lease rows.
+        // A warning may run Python code (`warnings.showwarning`), which may lease rows.
         drop(granted);
         for message in living.iter().filter_map(|held| held.take_warning()) {
             warn_or_show(arguments.py(), &message);
@@ -95,8 +96,8 @@ pub(crate) fn warn_at_exit(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// Raises a `LeaseWarning` where no exception can be raised. If warnings are errors, the error is
-/// printed.
+/// Raises a `LeaseWarning` where no exception can be raised. Prints the error if warnings are
+/// errors.
 fn warn_or_show(py: Python<'_>, message: &str) {
     if let Err(raised) = warn(py, message) {
         raised.write_unraisable(py, None);

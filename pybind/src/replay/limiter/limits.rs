@@ -79,7 +79,7 @@ impl RateLimiter {
         Ok(Self::object(value, what)?.get().limits)
     }
 
-    /// Reads limits of which those that were given are required of a ring.
+    /// Reads a limiter, and returns the limits that its caller gave. A ring must have these.
     pub(crate) fn required(value: &Bound<'_, PyAny>) -> Result<RequiredLimits, Failure> {
         Ok(Self::object(value, "limiter")?.get().required)
     }
@@ -97,7 +97,7 @@ impl RateLimiter {
         Ok(Self { limits, required })
     }
 
-    /// Returns a limiter of which `ReplayBuffer.attach` compares every limit with the ring's.
+    /// Returns a limiter with all its limits given: `ReplayBuffer.attach` compares each of them.
     pub(super) fn whole(limits: CoreRateLimiter) -> Result<Self, Failure> {
         let (least, most) = limits.error_band();
         let has_ratio = least.is_finite() || most.is_finite();

@@ -62,7 +62,7 @@ impl Limiter {
     /// Raises
     /// ------
     /// ArgumentError
-    ///     If ``min_size`` is beyond what the ring can hold.
+    ///     If ``min_size``, or the size of a queue, is beyond what the ring can hold.
     /// InUseError
     ///     If the ring can hold ``min_size`` only once a resize is finished, which waits for
     ///     writers.
@@ -98,11 +98,11 @@ impl Limiter {
         py.detach(|| self.handle.with(|limiter| Ok(limiter.set_enabled(false)?)))
     }
 
-    /// Count anew, as if the limiter were new and its rows had just been inserted.
+    /// Count anew, as if the limiter were new and its transitions had just been inserted.
     ///
-    /// The counts become those of a new limiter after the rows of the ring were inserted, or
-    /// ``min_size`` of them if there are more. Use it for rows that require no draws, such as those
-    /// of a data set or of an earlier run. The limits stay, and processes that wait decide anew.
+    /// ``inserts`` becomes the number of transitions in the ring, at most ``min_size``, and
+    /// ``samples`` becomes 0. Use it for rows that require no draws, such as those of a data set or
+    /// of an earlier run. The limits stay, and processes that wait decide anew.
     ///
     /// Raises
     /// ------
@@ -125,7 +125,9 @@ impl Limiter {
         self.handle.with(|limiter| Ok(limiter.limits()?.is_enabled()))
     }
 
-    /// Transitions inserted since the ring was created or the counts were reset.
+    /// Transitions inserted since the ring was created.
+    ///
+    /// After :meth:`reset_counts`: those inserted since, and those that it counted.
     #[getter]
     fn inserts(&self) -> Result<u64, Failure> {
         self.handle.with(|limiter| Ok(limiter.counts().inserts))

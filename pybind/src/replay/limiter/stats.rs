@@ -6,7 +6,7 @@ use pyo3::types::{PyDict, PyList};
 
 pub(crate) fn as_dict<'py>(py: Python<'py>, stats: &LimiterStats) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
-    // `may_insert` and `may_sample` are None without a limit.
+    // The limits are None if the stored ones are damaged.
     let limits = stats.limits;
     dict.set_item("enabled", limits.map(|limits| limits.is_enabled()))?;
     dict.set_item("samples_per_insert", limits.map(|limits| limits.samples_per_insert()))?;

@@ -97,8 +97,8 @@ impl FlatParams {
         })
     }
 
-    /// Allocates an array for each name and runs `read` on their bytes. Returns the answer and the
-    /// arrays.
+    /// Allocates an array for each name and runs `read` on their bytes. Returns the result of
+    /// `read` and the arrays.
     fn fresh<'py, R: Send>(
         &self,
         py: Python<'py>,
@@ -132,7 +132,7 @@ impl FlatParams {
         Err(no_constructor("FlatParams", "call Params.create(name, like) or Params.attach(name)"))
     }
 
-    /// Create parameters of ``(name, dtype, shape)`` triples, or attach to equal ones.
+    /// Create parameters of ``(name, dtype, shape)`` triples, or attach as ``exist`` says.
     #[staticmethod]
     #[pyo3(signature = (
         name, arrays, *, exist="error".into(), persistent=false.into(), versions_kept=1_i64.into(),
@@ -239,7 +239,7 @@ impl FlatParams {
         py.detach(|| self.params.with(|params| Ok(params.claim()?)))
     }
 
-    /// Return whether a version above those that this handle pulled or read as newest is published.
+    /// Return whether a version above :attr:`pulled` is published.
     #[pyo3(signature = (), text_signature = "($self)")]
     fn is_new(&self) -> Result<bool, Failure> {
         self.params.with(|params| Ok(params.version() > params.pulled()))
@@ -293,7 +293,7 @@ impl FlatParams {
         Ok(FlatParamsView::new(self.params.label(), view))
     }
 
-    /// Wait until a version is published, and return the newest one.
+    /// Wait until ``version`` or a later one is published, and return the newest version.
     #[pyo3(signature = (version=Argument::Missing, timeout=None))]
     #[pyo3(text_signature = "($self, version, timeout=None)")]
     fn wait(
@@ -347,7 +347,7 @@ impl FlatParams {
         self.params.is_closed()
     }
 
-    /// Whether the parameters lost their name.
+    /// Whether the parameters were removed or replaced.
     #[getter]
     fn unlinked(&self, py: Python<'_>) -> Result<bool, Failure> {
         py.detach(|| self.params.with(|params| Ok(params.is_unlinked())))
@@ -408,8 +408,8 @@ fn version_of(given: Option<Argument<i128>>) -> Result<Option<u64>, Failure> {
     given.map(|given| whole(given, "version", wanted, ErrorClass::Argument)).transpose()
 }
 
-/// Returns handles of their own on the parameters that are given: a `Params`, a name in `base`, or
-/// several in a list or tuple.
+/// Returns a new handle on each of the given parameters: a `Params`, a name in `base`, or a list or
+/// tuple of these.
 pub(crate) fn named_params(
     given: &Bound<'_, PyAny>,
     base: &Base,

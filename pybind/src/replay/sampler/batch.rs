@@ -52,8 +52,8 @@ impl BatchMemory {
         self.plan.views().iter().zip(&self.views)
     }
 
-    /// Returns the object that a batch now has under the key of view `at`. Calls `no_group` with an
-    /// object that should be a dict.
+    /// Returns the object that a batch now has under the key of view `at`, or `None` without one.
+    /// Calls `no_group` with an object that should be a dict.
     pub(crate) fn find<'py>(
         &self,
         batch: &Bound<'py, PyDict>,
@@ -86,7 +86,7 @@ impl BatchMemory {
         self.plan.views().iter().map(key).collect()
     }
 
-    /// Claims arenas like [`lend`](Self::lend), some of which are arrays of the caller.
+    /// Claims `arenas` for filling. Some may be arrays of the caller.
     pub(crate) fn lend_arenas(
         &self,
         arenas: &[Bound<'_, PyUntypedArray>],
@@ -129,7 +129,7 @@ pub(crate) fn to_python(py: Python<'_>, batch: CoreBatch) -> PyResult<Bound<'_, 
     Ok(batch)
 }
 
-/// Returns the memory of a batch that a sampler made, or `None` for any other object.
+/// Returns the memory of a batch that a sampler made, or `None` for an object without one.
 pub(crate) fn memory_of<'py>(out: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, BatchMemory>>> {
     let py = out.py();
     if !out.is_instance(batch_class(py)?)? {

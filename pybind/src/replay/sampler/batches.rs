@@ -63,7 +63,8 @@ impl Prefetcher {
         }
     }
 
-    /// Takes back a batch that was returned last.
+    /// Takes back batch `number` if it was returned last, so that it is drawn again. Returns
+    /// whether it was.
     fn take_back(&mut self, number: u64) -> bool {
         match self {
             Self::Fresh(batches) => batches.take_back(number),
@@ -138,7 +139,8 @@ pub(crate) struct Batches {
 }
 
 impl Batches {
-    /// Starts drawing ahead, into `memory` batches in turn if that is given.
+    /// Lends the sampler to a new iterator, which fills `memory` batches in turn if that is given.
+    /// The first `next` starts the thread.
     pub(crate) fn new(
         py: Python<'_>,
         draws: &Arc<SharedSampler>,
@@ -192,8 +194,8 @@ impl Batches {
         self.draws.hooks.apply(batch, true)
     }
 
-    /// Takes back a batch that the caller did not get. Does nothing if this was closed, or has
-    /// returned another batch meanwhile.
+    /// Takes back a batch that the caller did not get. Does nothing if the iterator was closed, or
+    /// has returned another batch meanwhile.
     fn take_back(&self, number: u64) {
         let _ = self.ahead.with_uninterrupted(|ahead| Ok(ahead.take_back(number)));
     }
@@ -268,8 +270,8 @@ impl Batches {
 
     /// Stop the thread after its current batch, and give the sampler back.
     ///
-    /// Batches that were returned stay; those drawn ahead are drawn again by the next call. Closing
-    /// again does nothing.
+    /// Batches that were returned stay valid. The sampler draws those that were drawn ahead again.
+    /// Closing again does nothing.
     #[pyo3(signature = (), text_signature = "($self)")]
     fn close(&self, py: Python<'_>) -> Result<(), Failure> {
         self.finish(py)
@@ -300,7 +302,7 @@ impl Batches {
 
 impl Drop for Batches {
     fn drop(&mut self) {
-        // Skipped at interpreter shutdown, when the threads end with the process.
+        // `on_drop` does nothing at interpreter shutdown, when the threads end with the process.
         on_drop(|py| {
             let ahead = py.detach(|| self.ahead.take_uninterrupted());
             self.give_back(py, ahead);

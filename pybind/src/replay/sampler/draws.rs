@@ -191,7 +191,7 @@ impl SharedSampler {
         Ok(batch)
     }
 
-    /// Gathers the transitions that the ring holds, with `found` beside them.
+    /// Gathers the transitions that the ring holds, and adds the entry `found` to the batch.
     fn gather_present<'py>(
         &self,
         py: Python<'py>,
@@ -277,7 +277,7 @@ impl SharedSampler {
         })
     }
 
-    /// Takes the sampler back from its iterator. Drops it if this was closed meanwhile.
+    /// Takes the sampler back from its iterator. Drops it if [`close`](Self::close) was called.
     pub(crate) fn take_back(&self, sampler: CoreSampler) {
         let _ = self.place.with_uninterrupted(|place| {
             *place = SamplerPlace::Here(Box::new(sampler));
@@ -304,7 +304,7 @@ impl SharedSampler {
         }
     }
 
-    /// Releases the ring, and ends the iterator that draws ahead.
+    /// Releases the ring, and ends the iterator that draws ahead, if there is one.
     pub(crate) fn close(&self, py: Python<'_>) -> Result<(), Failure> {
         let ahead = py.detach(|| {
             Ok::<_, Failure>(match self.place.take()? {

@@ -11,7 +11,7 @@ use crate::replay::sampler::options::Fields;
 /// Module of the classes of forms.
 const MODULE: &str = "backcast._form";
 
-/// Reads `form`, and the columns of which a sequence shows the first value alone.
+/// Reads `form`, and the columns of which a sequence has only the first value.
 pub(super) fn read(form: &Bound<'_, PyAny>) -> Result<(Form, Vec<String>), Failure> {
     match Fields::of(form, MODULE, &["Sequence", "WholeEpisodes"])? {
         Some(("Sequence", fields)) => {
@@ -57,7 +57,7 @@ fn episodes_of(fields: &Fields<'_, '_>) -> Result<WholeEpisodes, Failure> {
     Ok(WholeEpisodes { layout, max_length: Some(max_length) })
 }
 
-/// Adds columns of which the first value alone is shown.
+/// Adds columns of which a sequence has only the first value.
 pub(super) fn with_first(
     columns: Option<ColumnWindows>,
     first: &[String],
@@ -69,7 +69,7 @@ pub(super) fn with_first(
     Some(first.iter().fold(columns, |of, name| of.column(name, ColumnWindow::First)))
 }
 
-/// Returns a form as Python gives it; `None` for transitions.
+/// Returns a form as an object of Python; `None` for transitions.
 pub(super) fn in_python<'py>(
     py: Python<'py>,
     form: Form,

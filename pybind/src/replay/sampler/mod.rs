@@ -138,8 +138,9 @@ impl Sampler {
     ///     drawn one on; ``n_reward``, ``n_discount`` and ``n_next_*`` with n-step returns;
     ///     ``weight``, float32, the importance weights of draws by priority; ``length`` or
     ///     ``offsets`` with whole episodes. Arrays are ``[B, ...]``, windows ``[B, H, ...]`` and
-    ///     ``[B, F, ...]``, sequences ``[B, L, ...]``. If ``out`` is given, this is that object.
-    ///     The next batch reuses the memory of one that nothing refers to.
+    ///     ``[B, F, ...]``, sequences ``[B, L, ...]``. If ``out`` is given, this is that object,
+    ///     unless ``transform`` returns another. The next batch reuses the memory of one that
+    ///     nothing refers to.
     ///
     /// Raises
     /// ------
@@ -273,7 +274,7 @@ impl Sampler {
         Batches::new(py, &self.draws, batch, options, memory, timeout)
     }
 
-    /// Fetch the transitions of an earlier batch again.
+    /// Fetch transitions by index, such as those of an earlier batch.
     ///
     /// Parameters
     /// ----------
@@ -283,9 +284,10 @@ impl Sampler {
     /// out : Batch or dict of ndarray, optional
     ///     Memory to fill in place of new memory, as in :meth:`sample`.
     /// missing : {"error", "mask"}, default "error"
-    ///     Policy for missing transitions: overwritten, dropped, or not yet complete. The newest
-    ///     row of a lane is not complete, since it has no successor. ``"mask"`` adds ``found``,
-    ///     bool ``[B]``; a missing transition keeps its ``index``, and its other values are zero.
+    ///     Policy for missing transitions. One is missing if its row was overwritten or dropped,
+    ///     has no successor yet, as the newest row of a lane, or starts no transition, as a FINAL
+    ///     row; or if the boundary refuses its window. ``"mask"`` adds ``found``, bool ``[B]``; a
+    ///     missing transition keeps its ``index``, and its other values are zero.
     ///
     /// Returns
     /// -------
@@ -299,7 +301,7 @@ impl Sampler {
     /// SampleError
     ///     If an index names no transition, or one whose window the boundary refuses, unless
     ///     ``missing="mask"``; if there are no indices or more than ``2**24``; if ``out`` does not
-    ///     fit; or if an iterator of this sampler is open.
+    ///     fit; if the sampler draws whole episodes; or if an iterator of this sampler is open.
     /// ArgumentError
     ///     If ``missing`` is neither of its choices.
     /// ClosedError
@@ -317,13 +319,13 @@ impl Sampler {
         self.draws.gather(py, index, out, missing)
     }
 
-    /// Set the priorities of transitions that were drawn, from any process.
+    /// Set the priorities of transitions, from any process.
     ///
-    /// A transition is drawn with probability proportional to ``(priority + eps) ** alpha``,
-    /// which is stored as a multiple of ``2**-24`` (6e-8), and at least that. Scale priorities up
-    /// if their powers are not far above it. The importance weights are computed from the stored
-    /// numbers. Priorities can be set while an iterator of this sampler draws ahead; batches that
-    /// were drawn already keep the old ones.
+    /// :class:`Priority` draws a transition with probability proportional to
+    /// ``(priority + eps) ** alpha``, which is stored as a multiple of ``2**-24`` (6e-8), and at
+    /// least that. Scale priorities up if their powers are not far above it. The importance weights
+    /// are computed from the stored numbers. Priorities can be set while an iterator of this
+    /// sampler draws ahead; batches that were drawn already keep the old ones.
     ///
     /// Parameters
     /// ----------
@@ -350,14 +352,15 @@ impl Sampler {
     /// Returns
     /// -------
     /// int
-    ///     Number of priorities that were dropped, because their row is overwritten or is no
-    ///     transition. The newest row of a lane is none before its successor is appended.
+    ///     Number of priorities that were not set, because their row was overwritten or dropped, is
+    ///     no transition, or is not at a multiple of the ``stride`` of :class:`Sequence`. The
+    ///     newest row of a lane is no transition before its successor is appended.
     ///
     /// Raises
     /// ------
     /// SampleError
-    ///     If a priority is negative, no number, or too large; if an index is of another ring; or
-    ///     if the sampler draws without priorities. Nothing was changed then.
+    ///     If a priority is negative, no number, or too large; if an index names a row that this
+    ///     ring never had; or if the sampler draws without priorities. Nothing was changed then.
     /// InUseError
     ///     If another process kept the table locked for ``timeout`` seconds.
     /// NotFoundError
@@ -434,7 +437,7 @@ impl Sampler {
 
     /// Return totals, the ages of drawn transitions, and the distribution of priorities.
     ///
-    /// Costs a pass over all rows with a table, and is cheap without.
+    /// Reads all rows of the selector's table, if it has one; is cheap otherwise.
     ///
     /// Returns
     /// -------
@@ -484,7 +487,8 @@ impl Sampler {
         py.detach(|| self.draws.asked(CoreSampler::lapped, Prefetcher::lapped))
     }
 
-    /// Transitions drawn so far, including those drawn ahead, and those of a draw that is repeated.
+    /// Items drawn or gathered so far, including those drawn ahead, and those of a draw that is
+    /// repeated.
     #[getter]
     fn sampled(&self, py: Python<'_>) -> Result<u64, Failure> {
         py.detach(|| self.draws.asked(CoreSampler::sampled, Prefetcher::sampled))
@@ -496,7 +500,9 @@ impl Sampler {
         self.draws.seed
     }
 
-    /// Length of the history window, ``H``, or None; a dict of windows by column, if given so.
+    /// Length of the history window, ``H``, or None.
+    ///
+    /// If ``history`` or ``columns`` named columns, a dict of their windows. None with sequences.
     #[getter]
     fn history<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.windows.history_of(py)

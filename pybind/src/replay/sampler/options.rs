@@ -5,12 +5,12 @@ use pyo3::types::PyAny;
 
 use crate::argument::{Argument, FromArgument};
 
-/// Object of a data class, whose fields are read as arguments of that name.
+/// Object of a data class. Its fields are read like arguments of a call.
 pub(super) struct Fields<'a, 'py>(&'a Bound<'py, PyAny>);
 
 impl<'a, 'py> Fields<'a, 'py> {
-    /// Returns the name of the class that an object is of, and its fields. Returns `None` if it is
-    /// of none of the classes.
+    /// Returns the one of `classes` that an object is an instance of, and its fields. Returns
+    /// `None` if there is none.
     pub(super) fn of(
         given: &'a Bound<'py, PyAny>,
         module: &str,
@@ -30,7 +30,7 @@ impl<'a, 'py> Fields<'a, 'py> {
         self.0.getattr(name)
     }
 
-    /// Returns a field, whose type is checked where it is used.
+    /// Returns a field as an argument. [`Argument::get`] refuses a value of another type.
     pub(super) fn get<T: FromArgument>(&self, name: &str) -> PyResult<Argument<T>> {
         let Ok(field) = self.any(name)?.extract::<Argument<T>>();
         Ok(field)

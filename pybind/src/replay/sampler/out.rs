@@ -139,7 +139,8 @@ fn as_drawn(own: &Bound<'_, PyAny>, view: &View, plan: &BatchPlan) -> Result<(),
     ))
 }
 
-/// Claims the arrays of a dict, one for each view of a plan without overlaps.
+/// Claims the arrays of a dict, and allocates one for each missing key. Refuses a plan with a view
+/// that is part of a larger array.
 fn arrays<'py>(into: &Bound<'py, PyDict>, plan: &BatchPlan) -> Result<Kinds<'py>, Failure> {
     if let Some(view) = plan.views().iter().find(|view| view.axis != Axis::Whole) {
         return refuse(format!(
@@ -206,7 +207,7 @@ fn checked<'py>(
     ))
 }
 
-/// Names a dtype as NumPy does. Of bfloat16 it adds what an array without `ml_dtypes` has.
+/// Names a dtype as NumPy does. For bfloat16, adds the dtype of arrays without `ml_dtypes`.
 fn drawn_in_words(dtype: DType) -> &'static str {
     if dtype == DType::BF16 { "bfloat16 (its bits as uint16 will do)" } else { dtype.name() }
 }

@@ -11,7 +11,7 @@ use crate::array::convert::{self, Target, array_of};
 use crate::error::{ErrorClass, Failure};
 use crate::handle::Handle;
 
-/// Share of the maximum in the priority of a window (R2D2's eta).
+/// Default share of the maximum in the priority of a window (R2D2's eta).
 const ETA: f64 = 0.9;
 
 /// Settings of the priorities that a selector draws by.
@@ -117,7 +117,7 @@ impl SamplerPriorities {
     }
 }
 
-/// Mixes the TD errors of windows.
+/// Returns the priority of each window: a mix of the maximum and the mean of its TD errors.
 fn windows(
     values: &[f64],
     steps: usize,

@@ -19,8 +19,9 @@ type Flat<'py> = Bound<'py, PyArray1<f64>>;
 
 /// Compute lambda-returns; with `values`, return generalised advantages before them.
 ///
-/// With `ratios`, return the targets of Retrace; with the limits `clips` too, advantages and targets
-/// of V-trace. All arrays are one-dimensional, and hold one value for each of `B * T` transitions.
+/// With `ratios`, return the targets of Retrace; with the limits `clips` too, return advantages and
+/// targets of V-trace. All arrays are one-dimensional, and hold one value for each of `B * T`
+/// transitions.
 #[pyfunction]
 #[pyo3(signature = (
     steps, rewards, next_values, values, terminated, truncated, mask, discounts, gamma, lam, ratios,

@@ -49,7 +49,7 @@ fn refuse(message: String) -> Failure {
 }
 
 impl SelectorSettings {
-    /// Reads the argument.
+    /// Reads the `select` argument.
     pub(crate) fn new(select: Option<&Bound<'_, PyAny>>) -> Result<Self, Failure> {
         let Some(select) = select else { return Ok(Self::plain(Selector::Uniform)) };
         if let Ok(word) = select.cast::<PyString>() {
@@ -136,7 +136,7 @@ impl SelectorSettings {
                 if let (Selector::Priority(given), Some(saved)) =
                     (&mut given.selector, selector.priorities())
                 {
-                    // The form of the state sets it.
+                    // The form of the saved sampler determines the stride.
                     given.stride = saved.stride;
                 }
                 if given.selector == selector {
@@ -152,7 +152,7 @@ impl SelectorSettings {
     }
 }
 
-/// Reads a `Priority`, with its function `beta`.
+/// Reads a `Priority`, and its `beta` if that is a function.
 fn priority_of(fields: &Fields<'_, '_>) -> Result<(PriorityOptions, Option<Py<PyAny>>), Failure> {
     let given = fields.any("beta")?;
     let beta = beta_of(&given)?;
@@ -185,7 +185,7 @@ fn lane_weights_of(given: &Bound<'_, PyAny>) -> Result<Vec<f64>, Failure> {
     Ok(weights.as_slice().map_err(|error| target.refuse(error))?.to_vec())
 }
 
-/// Reads the order of a table of claims.
+/// Reads whether a table of claims is shuffled, and its seed.
 fn claims_of(options: TableOptions, fields: &Fields<'_, '_>) -> Result<TableOptions, Failure> {
     let shuffle = fields.get::<bool>("shuffle")?.get("shuffle", "True or False")?;
     let wanted = "a whole number from 0 up, of at most 64 bits";
@@ -194,7 +194,8 @@ fn claims_of(options: TableOptions, fields: &Fields<'_, '_>) -> Result<TableOpti
     Ok(options.shuffled(shuffle).seed(seed))
 }
 
-/// Returns a selector as Python gives it: a word, or an object. `beta` is that of its priorities.
+/// Returns a selector as the `select` argument takes it: a word, or an object. `beta` is used for a
+/// `Priority`.
 pub(super) fn in_python<'py>(
     py: Python<'py>,
     selector: &Selector,

@@ -92,7 +92,7 @@ impl WindowOptions {
         let (history, columns) = histories(asked.history, asked.columns)?;
         let (form, first) = asked.form.map(form::read).transpose()?.unwrap_or_default();
         if let (Form::Sequence(_), Some(given)) = (form, asked.history) {
-            // Windows that only name columns, or those of `first`, are refused too.
+            // A dict whose windows are all None or "first" is refused too.
             let by_column = given.is_instance_of::<PyDict>();
             let what = if by_column { "histories by column" } else { "a history window" };
             return Err(SampleError::from(FormError::WithSequence { what }).into());
@@ -136,7 +136,7 @@ impl WindowOptions {
         Self { history, columns, future, n_step, gamma, boundary, copy, form, share }
     }
 
-    /// Returns the form as Python gives it; `None` for transitions.
+    /// Returns the form as an object of Python; `None` for transitions.
     pub(super) fn form_of<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         form::in_python(py, self.form, self.columns.as_ref())
     }
@@ -206,7 +206,8 @@ impl WindowOptions {
         format!("history {history}, future {future}{returns}, boundary {boundary}")
     }
 
-    /// Returns the history, or the dict of windows by column, as Python gave it.
+    /// Returns the history, or a dict of windows by column if `history` or `columns` named columns.
+    /// Returns `None` for sequences.
     pub(super) fn history_of<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         // The columns of a sequence belong to its form.
         let by_column = self.columns.as_ref().filter(|_| !matches!(self.form, Form::Sequence(_)));
@@ -269,7 +270,7 @@ fn histories(
     Ok((None, Some(windows)))
 }
 
-/// Reads a history that is one for all columns.
+/// Reads one history for all columns.
 fn one_history(history: &Bound<'_, PyAny>) -> Result<u32, Failure> {
     let Some(transitions) = i128::read(history.as_borrowed())? else {
         let wanted = "a whole number from 1 up, None, or a dict of windows by column";

@@ -66,7 +66,7 @@ impl Schema {
     ///
     /// The observation becomes ``obs``, the action ``action``, each in the dtype and shape of its
     /// space. The parts of ``Dict`` and ``Tuple`` spaces become columns below them, ``obs/camera``
-    /// or ``action/0``. A row then holds exactly what ``env.step`` was given and gave back.
+    /// or ``action/0``. So a row holds observations and actions without conversion.
     ///
     /// Parameters
     /// ----------

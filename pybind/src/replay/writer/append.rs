@@ -30,8 +30,7 @@ impl Writer {
         let appended =
             self.handle.try_with(|WriterState { writer, fast_arguments, spare, .. }| {
                 let appended = fast_arguments.as_mut()?.with_step(call, lanes, false, |step| {
-                    // Boxed, because errors are large and moving one costs as much as moving the
-                    // result.
+                    // Boxed, because a result is as large as its largest error, and is moved often.
                     let mut append = || writer.try_append(step).map(|_| ()).map_err(Box::new);
                     let bytes: usize = step.columns.iter().map(|rows| rows.len()).sum();
                     let appended = if bytes > DETACH_BYTES { py.detach(append) } else { append() };
@@ -115,7 +114,7 @@ pub(crate) struct SplitArguments<'py> {
     pub(crate) extra: Bound<'py, PyTuple>,
     /// `terminated`, `truncated`, `next_obs` and `final_obs`.
     pub(crate) ends: [Option<Bound<'py, PyAny>>; 4],
-    /// The columns.
+    /// All other keywords: columns, and `next_NAME` of observation columns.
     pub(crate) named: Bound<'py, PyDict>,
 }
 

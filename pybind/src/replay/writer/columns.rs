@@ -64,8 +64,8 @@ impl AppendColumns {
         self.columns.iter().filter(|column| column.role == Role::Obs)
     }
 
-    /// Removes `next_NAME` of observation columns from the keywords, and returns them as a dict
-    /// that stands for `next_obs`.
+    /// Removes `next_NAME` of observation columns and their groups from the keywords. Returns them
+    /// as a dict that stands for `next_obs`, or `next_obs` itself if there are none.
     pub(crate) fn take_next<'py>(
         &self,
         named: Option<&Bound<'py, PyDict>>,
@@ -115,8 +115,8 @@ impl AppendColumns {
         self.places.contains_key(name) || self.groups.contains(name)
     }
 
-    /// Finds a value for every column, and refuses other names. Errors name the method `call`,
-    /// and list the missing `ends` too.
+    /// Finds a value for every column, and refuses other names. Errors name the method `call`. If
+    /// columns are missing, the error also lists the missing `ends`.
     pub(crate) fn find<'py>(
         &self,
         given: Option<&Bound<'py, PyDict>>,

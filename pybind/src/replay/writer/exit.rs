@@ -19,9 +19,10 @@ pub(super) fn watch(_py: Python<'_>, writer: &Arc<Handle<WriterState>>) {
     open.push(Arc::downgrade(writer));
 }
 
-/// Registers a function that stores what waits in writers, as a restart of their lanes does: a
-/// `next_obs` becomes the FINAL row. Writers stay open, since their threads may go on for a moment.
-/// The function never waits: it skips a writer that a thread is using.
+/// Registers a function that restarts all lanes of open writers: a `next_obs` that waits becomes
+/// the FINAL row. Writers stay open, since their threads may go on for a moment. The function never
+/// waits: it skips a writer that a thread is using, that has a reserved row, or that a lease
+/// blocks.
 pub(crate) fn finish_at_exit(py: Python<'_>) -> PyResult<()> {
     let finish = PyCFunction::new_closure(py, None, None, |_, _| {
         let open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);

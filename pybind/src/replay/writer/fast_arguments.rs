@@ -1,8 +1,9 @@
-//! Fast arguments of an append: the keywords of the previous call, values that need no conversion,
-//! and no final observation.
+//! Fast arguments of an append or extend: keywords that are full column names, values that NumPy
+//! need not convert, and no final observation to read.
 //!
-//! All other calls are left to [`AppendColumns`](crate::replay::writer::columns::AppendColumns), which
-//! accepts every form and reports what is wrong.
+//! All other calls are left to
+//! [`AppendColumns`](crate::replay::writer::columns::AppendColumns), which accepts every form and
+//! reports what is wrong.
 
 use backcast_core::{Column, DType, Role, Schema, Step};
 use pyo3::Borrowed;
@@ -13,7 +14,7 @@ use crate::array::convert::{LeadingAxes, descr};
 use crate::array::plain::PlainDtype;
 use crate::fastcall::Call;
 
-/// Columns that fit on the stack of a call.
+/// Maximum number of columns, whose rows are kept on the stack of a call.
 const MOST_COLUMNS: usize = 16;
 
 /// Columns of a ring, and the call site of the last append.
@@ -38,13 +39,14 @@ struct FastColumn {
     shape: Vec<usize>,
 }
 
-/// Keywords of one line of Python code.
+/// Keywords of one call in Python code.
 #[derive(Debug)]
 struct CallSite {
-    /// Tuple that the interpreter keeps for the line. Holding a reference prevents reuse of its
+    /// Tuple that the interpreter keeps for the call. Holding a reference prevents reuse of its
     /// address.
     names: Py<PyTuple>,
-    /// Columns of the keywords. `None` if one of them is not the full name of a column.
+    /// Meanings of the keywords. `None` if one of them is neither the full name of a column nor one
+    /// of the four keywords of every append.
     keywords: Option<Box<[Keyword]>>,
 }
 
@@ -81,8 +83,8 @@ impl FastArguments {
         }))
     }
 
-    /// Calls `work` with the step, or with `many` steps, that the arguments describe. Returns
-    /// `None` if the slow path has to check them. Runs no Python code outside `work`.
+    /// Calls `work` with the step that the arguments describe, or with several steps if `many`.
+    /// Returns `None` if the slow path has to check them. Runs no Python code outside `work`.
     #[inline]
     pub(crate) fn with_step<R>(
         &mut self,
@@ -104,7 +106,7 @@ impl FastArguments {
                 Keyword::Terminated => terminated = Some(value),
                 Keyword::Truncated => truncated = Some(value),
                 Keyword::NextObs => next = Some(value).filter(|value| !value.is_none()),
-                // Read only when a lane ends.
+                // Needed only if a lane ends, which is left to the slow path.
                 Keyword::FinalObs => {}
             }
         }
@@ -159,8 +161,8 @@ impl CallSite {
         Self { names: names.to_owned().unbind(), keywords }
     }
 
-    /// Returns whether these are the names of this call site. A call with `**dict` passes the same
-    /// strings in a new tuple.
+    /// Returns whether these are the names of this call site. A call with `**dict` may pass the
+    /// same strings in a new tuple.
     #[inline]
     fn is_of(&self, names: Borrowed<'_, '_, PyTuple>) -> bool {
         let held = self.names.bind_borrowed(names.py());
@@ -197,7 +199,7 @@ impl FastColumn {
         self.read_scalar(value, scalar)
     }
 
-    /// Returns the leading axes of an array of flags.
+    /// Returns the leading axes of an array of flags, whose first axis is the number of steps.
     fn steps(&self, value: &Bound<'_, PyAny>, lanes: usize) -> Option<LeadingAxes> {
         let mut steps = None;
         self.plain.array_bytes(value, |shape| {

@@ -17,7 +17,8 @@ pub(crate) enum ObservationColumn<'py> {
 }
 
 impl ObservationColumn<'_> {
-    /// Returns `[lanes, ...]` in C order. Rows of lanes that did not end are undefined.
+    /// Returns the values in C order. In final observations, rows of lanes that did not end have no
+    /// meaning.
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Self::Array(array) => bytes_of(array).unwrap_or_default(),
@@ -26,8 +27,8 @@ impl ObservationColumn<'_> {
     }
 }
 
-/// Reads final observations: an array, a (nested) dict of arrays, or Gymnasium's object array of
-/// `None` or an observation per lane. Ignores unknown keys, because an observation may hold more
+/// Reads final observations: an array, a (nested) dict of arrays, or `None` or an observation per
+/// lane, as in Gymnasium's object array. Ignores unknown keys, because an observation may hold more
 /// than the ring does.
 pub(crate) fn final_columns<'py>(
     columns: &AppendColumns,
@@ -89,7 +90,8 @@ struct Whole<'a> {
     columns: &'a AppendColumns,
     /// Name of the argument in errors.
     name: &'static str,
-    /// Whether there is a single column, so that a bare array is the whole observation.
+    /// Whether there is a single column, without a group: then a bare array is the whole
+    /// observation.
     bare: bool,
     /// Group that all grouped columns share. Keys may leave it out.
     top: Option<&'a str>,
@@ -104,8 +106,8 @@ impl<'a> Whole<'a> {
         Self { columns, name, bare, top }
     }
 
-    /// Returns a column's part of an observation. That is the whole of it for a single column, else
-    /// the entry under the column's full name or its name below the shared group.
+    /// Returns a column's part of an observation: the entry of a dict under the column's full name,
+    /// or under its name below the shared group. A bare array is the part of a single column.
     fn part<'py>(
         &self,
         column: &AppendColumn,
@@ -113,7 +115,7 @@ impl<'a> Whole<'a> {
     ) -> Result<Bound<'py, PyAny>, Failure> {
         let below = |top: &str| column.name.strip_prefix(top)?.strip_prefix('/');
         let short = self.top.and_then(below);
-        // A tuple that stands for a single column is an array.
+        // For a single column, a tuple is converted to an array.
         let entries = if self.bare {
             observation.cast::<PyDict>().ok().cloned()
         } else {
@@ -171,7 +173,8 @@ fn in_dict<'py>(entries: &Bound<'py, PyDict>, name: &str) -> PyResult<Option<Bou
     }
 }
 
-/// Returns whether a value has one entry per lane: an object array, or a list with `None` or dicts.
+/// Returns whether a value has one entry per lane: an object array, or a list or tuple in which
+/// some entry is `None` or a dict.
 fn is_per_lane(value: &Bound<'_, PyAny>, lanes: usize) -> PyResult<bool> {
     if let Ok(array) = value.cast::<PyUntypedArray>() {
         return Ok(array.dtype().has_object() && array.shape() == [lanes]);

@@ -104,11 +104,11 @@ macro_rules! half_a_line {
 pub(crate) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: each reads and writes the `len` bytes that the caller vouches for, and no others.
     unsafe {
-        // Tested first: one number of four bytes is the most common row.
+        // Test this length first: one number of four bytes is the most common row.
         if len == 4 {
             return one_move!("{reg:e}", "{reg:w}", "", dst, src);
         }
-        // Tested before the jump table: otherwise a chain of comparisons precedes a call.
+        // Test this before the jump table: otherwise a chain of comparisons precedes a call.
         if len > 64 {
             return memcpy(dst, src, len);
         }
@@ -121,7 +121,8 @@ pub(crate) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
                 half_a_line!(dst, src, "0", "16");
                 half_a_line!(dst, src, "32", "48");
             }
-            // Cheaper than a call. Where the vectors overlap, bytes are copied twice.
+            // Two or four vectors are cheaper than a call. Where they overlap, bytes are copied
+            // twice.
             16..=64 => {
                 if len > 32 {
                     let (half, third) = (16, len - 32);

@@ -93,8 +93,8 @@ pub(crate) unsafe fn copy_in(dst: *mut u8, src: &[u8], word: Word) {
     }
 }
 
-/// Stores words from registers into shared memory. A row that was just written to memory word by
-/// word, and is then loaded in larger words, would wait for the store buffer.
+/// Stores words from registers into shared memory. A copy of words that were just stored to private
+/// memory would be slower: larger loads of them wait for the store buffer.
 ///
 /// # Safety
 /// The conditions of [`copy_in`] hold for `N` words of eight bytes.
@@ -206,7 +206,7 @@ pub(crate) unsafe fn copy_out_lines(src: *mut u8, dst: &mut [u8], word: Word) {
     }
 }
 
-/// Copies `dst.len()` bytes out of shared memory and prefetches the `len` bytes from `next` on
+/// Copies `dst.len()` bytes out of shared memory and prefetches at least `len` bytes from `next` on
 /// meanwhile. If both lengths are about equal, the prefetches fit between the lines of the copy at
 /// no cost.
 ///

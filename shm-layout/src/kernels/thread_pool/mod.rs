@@ -68,7 +68,7 @@ impl fmt::Debug for WorkerSlot {
 }
 
 impl Clone for ThreadPool {
-    /// Returns a pool of as many threads of its own.
+    /// Returns a new pool of as many threads, which shares none with this one.
     fn clone(&self) -> Self {
         Self::new(self.threads)
     }

@@ -22,8 +22,8 @@ use crate::store::table_file::{is_table, is_unfinished, lock_byte, name_of};
 /// Name of a link that is about to replace another one.
 const RENEWED: &str = "renewed";
 
-/// Keeps the memory of every ring of a base directory that lies in sealed memfds. It holds no ring:
-/// a ring can be removed despite it, and the memory is freed at the next [`look`](Self::look).
+/// Keeps the memory of every ring in sealed memfds of a base directory. The keeper holds no ring: a
+/// ring can be removed despite it, and the memory is freed at the next [`look`](Self::look).
 #[derive(Debug, Default)]
 pub struct MemfdKeeper {
     /// Rings by device and inode of their directory, which stay the same when it is renamed.
@@ -43,7 +43,7 @@ impl MemfdKeeper {
     /// Keeps the memory of new rings, and frees that of removed ones. Returns the errors of rings
     /// that could not be kept. Frees nothing if the process runs out of files or memory.
     ///
-    /// Makes a few system calls per ring, and one per lane of a ring in memfds.
+    /// Makes a few system calls per ring, and a few per file of a ring in memfds.
     pub fn look(&mut self, base: &Base) -> Result<Vec<SegmentError>, SegmentError> {
         let place = match CheckedDir::open(base.path()) {
             Err(error) if is_missing(&error) => {
@@ -77,8 +77,8 @@ impl MemfdKeeper {
         Ok(failed)
     }
 
-    /// Keeps the memory of one ring, if it lies in memfds, with the descriptors of its handle. If
-    /// this process created the ring, its links stay valid.
+    /// Keeps the memory of one ring, if it lies in memfds. Takes the descriptors of the handle, so
+    /// that the links stay valid if this process created the ring.
     pub fn keep(&mut self, ring: &RingStore) -> Result<(), SegmentError> {
         ring.object().map_or(Ok(()), |object| self.keep_object(object))
     }

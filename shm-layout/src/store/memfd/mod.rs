@@ -106,8 +106,8 @@ pub(crate) struct KeptMemfds {
 }
 
 impl KeptMemfds {
-    /// Returns an empty set that lists the processes only once. It suits many links, some of which
-    /// may lead nowhere.
+    /// Returns an empty set that searches the processes only once, until [`Search::again`]. It
+    /// suits many links, some of which may lead nowhere.
     pub(crate) fn looked_for_once() -> Self {
         Self { search: Mutex::new(Search::once()), ..Self::default() }
     }
@@ -197,7 +197,7 @@ pub(crate) fn make(
     Ok(File::from(made))
 }
 
-/// Seals the size of a memory.
+/// Seals the size of a memfd.
 pub(crate) fn seal(made: &File, path: &Path) -> Result<(), SegmentError> {
     crate::os::memfd::seal(made).map_err(|error| SegmentError::io("seal", path)(error.into()))
 }
@@ -247,8 +247,8 @@ fn open_found(
     Err(gone())
 }
 
-/// Returns the allocated bytes of each memfd to which a link in a directory leads, by the number
-/// of the memfd. 0 for a memfd that is not found.
+/// Returns, for each link in a directory, the number of the memfd and its allocated bytes: 0 bytes
+/// for a memfd that is not found.
 pub(crate) fn allocated(dir: &OwnedFd) -> io::Result<BTreeMap<u64, u64>> {
     let mut search = Search::once();
     let bytes = |link: Link| {
@@ -264,7 +264,8 @@ pub(crate) fn id(fd: &OwnedFd) -> Option<u64> {
 }
 
 /// Returns whether a name in a directory is a link to the memory of that number, in whichever
-/// process. Returns `true` if the link cannot be read. One system call.
+/// process. Returns `false` if there is no such link, and `true` if a link cannot be read for
+/// another reason. One system call.
 pub(crate) fn leads_to(dir: impl AsFd, name: &str, id: u64) -> bool {
     match readlinkat(dir, name, Vec::new()) {
         Ok(text) => {

@@ -21,13 +21,13 @@ pub(crate) struct Search {
     /// Descriptors by number of the memory: all of them, since any process may end.
     seen: HashMap<u64, Vec<PathBuf>>,
     looked: bool,
-    /// Whether the processes are listed only once.
+    /// Whether the processes are searched only once.
     once: bool,
 }
 
 impl Search {
-    /// Returns a search that lists the processes only once. It suits many links, some of which may
-    /// lead nowhere.
+    /// Returns a search that looks through the processes only once, until [`again`](Self::again).
+    /// It suits many links, some of which may lead nowhere.
     pub(crate) fn once() -> Self {
         Self { once: true, ..Self::default() }
     }
@@ -90,8 +90,8 @@ impl Search {
     }
 }
 
-/// Returns `None` for what this user may not read or what has ended meanwhile. Fails if this
-/// process runs out of something.
+/// Returns `None` for an error that concerns one process, which may have ended or belong to another
+/// user. Fails if this process runs out of files or memory, or a signal interrupts it.
 fn unless_short<T>(found: io::Result<T>) -> io::Result<Option<T>> {
     match found {
         Err(error) if IoCause::of(&error).is_of_process() => Err(error),

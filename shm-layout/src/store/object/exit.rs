@@ -6,8 +6,8 @@ use super::removal::{collect_one, tidy};
 use super::{HOLD_BYTE, ObjectKind};
 use crate::os::exit_release;
 
-/// Stops holding every object, and removes those that no process holds any more and that are not
-/// persistent. Handles of threads that still run keep their memory.
+/// Releases the locks of this process on all objects, then removes the objects that [`collect_one`]
+/// removes. Threads that still run keep the memory of their handles.
 pub(super) fn leave_all() {
     // All locks go first: this process may have several handles of an object.
     for lock in exit_release::release(HOLD_BYTE) {
@@ -20,7 +20,8 @@ pub(super) fn leave_all() {
     }
 }
 
-/// Returns the kind of the object at a path, by the path. A removed one has no path.
+/// Returns the kind of an object by the extension of its path. Returns `None` for a directory that
+/// has no name of an object, as after a removal.
 fn kind_of(path: &Path) -> Option<ObjectKind> {
     let extension = path.extension()?.to_str()?;
     ObjectKind::ALL.into_iter().find(|kind| kind.as_str() == extension)

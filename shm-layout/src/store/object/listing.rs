@@ -20,12 +20,12 @@ use crate::os::lock_holders;
 use crate::os::mapping::Access;
 use crate::store::memfd;
 
-/// A named object as the file system and the kernel's locks show it.
+/// An object as the file system and the kernel's locks show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that have nothing to do with each other")]
 pub struct ObjectInfo {
-    /// Name. Empty while the object is being created or removed, also after the process that did so
-    /// died.
+    /// Name. Empty while the object is being created or removed. Stays empty if the process that
+    /// did so died.
     pub name: String,
     /// Ring, panel or parameters.
     pub kind: ObjectKind,
@@ -33,23 +33,25 @@ pub struct ObjectInfo {
     pub path: PathBuf,
     /// Bytes allocated.
     pub bytes: u64,
-    /// Whether the object stays when no process holds it.
+    /// Whether the object is marked as persistent. `false` for an object in memfds that no process
+    /// holds or keeps.
     pub persistent: bool,
-    /// Whether some process has a handle on it. Also `true` if that cannot be determined.
+    /// Whether some process holds it. Observers do not. Also `true` if that cannot be determined.
     pub held: bool,
-    /// Whether it has no name yet, or no longer one: a remnant, unless held.
+    /// Whether the object has no name yet, or has lost it. If it is not held, it is a remnant.
     pub building: bool,
-    /// Whether it lies in sealed memfds and not in files.
+    /// Whether the object's memory lies in sealed memfds, not in files.
     pub memfd: bool,
 }
 
-/// Maximum listings of a directory that keeps changing.
+/// Maximum passes over a directory that keeps changing.
 const LOOKS: usize = 8;
 
-/// Lists the objects below `base`, damaged ones included, by kind and name. A base that does not
-/// exist has none. An object that is named or removed meanwhile is listed once, or not at all.
+/// Lists the objects below `base`, damaged ones included, by kind and name. Returns none if `base`
+/// does not exist. An object that gets or loses its name meanwhile is listed once, or not at all.
 ///
-/// Fails if the process runs out of files or memory: no object is left out because of that.
+/// Fails if `base` cannot be read, or if the process runs out of files or memory: no object is left
+/// out because of that.
 pub fn list_objects(base: &Base) -> Result<Vec<ObjectInfo>, SegmentError> {
     let place = match CheckedDir::open(base.path()) {
         Err(error) if is_missing(&error) => return Ok(Vec::new()),
@@ -70,8 +72,9 @@ pub fn list_objects(base: &Base) -> Result<Vec<ObjectInfo>, SegmentError> {
     Ok(found)
 }
 
-/// Returns the processes of this user that hold each of these objects, by the kernel's locks. Empty
-/// where the system does not tell. Reads the descriptors of all processes of this user, once.
+/// Returns, for each object, the processes of this user that hold it, according to the kernel's
+/// locks. All lists are empty where the system does not report them. Reads the descriptors of all
+/// processes of this user once.
 #[must_use]
 pub fn object_holders(objects: &[ObjectInfo]) -> Vec<Vec<u32>> {
     let lock = |info: &ObjectInfo| {
@@ -84,7 +87,8 @@ pub fn object_holders(objects: &[ObjectInfo]) -> Vec<Vec<u32>> {
     lock_holders::sharing(&files, HOLD_BYTE)
 }
 
-/// Returns the error for a name that does not exist, with the most similar name.
+/// Returns the error for a name that does not exist. It states the most similar name of this kind,
+/// and another kind that has the name, if there are any.
 pub(super) fn missing(base: &Base, kind: ObjectKind, name: &str) -> SegmentError {
     let mut named = list_objects(base).unwrap_or_default();
     named.retain(|info| !info.building);
@@ -104,7 +108,7 @@ pub(super) fn describe(path: &Path) -> Result<Option<ObjectInfo>, SegmentError> 
 }
 
 /// Describes an entry of the base directory. Returns `None` if it is no object, or was removed
-/// meanwhile. Fails only if the process runs out of something.
+/// meanwhile. Fails only if the process runs out of files or memory, or a signal interrupts it.
 fn describe_in(place: &CheckedDir, file_name: &OsStr) -> Result<Option<ObjectInfo>, SegmentError> {
     let path = &place.path_of(file_name);
     let Some(file_name) = file_name.to_str() else { return Ok(None) };
@@ -127,7 +131,7 @@ fn describe_in(place: &CheckedDir, file_name: &OsStr) -> Result<Option<ObjectInf
         Ok(dir) => known(lock_of(dir, path, kind))?.ok(),
         Err(_) => None,
     };
-    // Unknown counts as held: no live object is ever collected.
+    // Unknown counts as held, so that no caller takes a live object for a dead one.
     let locked = |byte| match &lock {
         Some(Some(lock)) => lock.held_elsewhere(byte).unwrap_or(true),
         Some(None) => false,
@@ -160,7 +164,8 @@ fn describe_in(place: &CheckedDir, file_name: &OsStr) -> Result<Option<ObjectInf
     }))
 }
 
-/// Returns a result as it is, unless its error says nothing about the object.
+/// Fails with an error that concerns the process, not the object, such as too many open files.
+/// Returns any other result as it is.
 pub(super) fn known<T>(
     found: Result<T, SegmentError>,
 ) -> Result<Result<T, SegmentError>, SegmentError> {
@@ -170,7 +175,7 @@ pub(super) fn known<T>(
     }
 }
 
-/// Returns the bytes of the files in a directory. `None` if it cannot be listed.
+/// Returns the allocated bytes of the files in a directory, or `None` if it cannot be listed.
 fn bytes_of(dir: &OwnedFd, path: &Path) -> Result<Option<u64>, SegmentError> {
     settled_unless_short(path, || {
         let stat = |name: &OsString| statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok();
@@ -180,7 +185,7 @@ fn bytes_of(dir: &OwnedFd, path: &Path) -> Result<Option<u64>, SegmentError> {
     })
 }
 
-/// Sums bytes like [`settled`]. Fails if `look` fails because the process ran out of something.
+/// Sums bytes like [`settled`]. Fails if `look` fails with an error that concerns the process.
 fn settled_unless_short(
     path: &Path,
     mut look: impl FnMut() -> io::Result<BTreeMap<u64, u64>>,
@@ -196,10 +201,10 @@ fn settled_unless_short(
     short.map_or(Ok(sum), |error| Err(SegmentError::io("list", path)(error)))
 }
 
-/// Sums the bytes of the files that `look` finds, by a number that a file keeps when it is renamed.
-/// The larger memory of a relocated lane changes its name, and a single listing could miss it under
-/// both names. Two listings that find the same are correct. If no two agree, all files that were
-/// seen count.
+/// Sums the bytes of the files that `look` finds. It lists them by a number that a file keeps when
+/// it is renamed. The new file of a relocated lane is renamed, and a single listing could miss it
+/// under both names. So `look` is called until two listings in a row agree. If none do, all files
+/// that were seen count. Returns `None` if `look` does.
 fn settled(mut look: impl FnMut() -> Option<BTreeMap<u64, u64>>) -> Option<u64> {
     let mut before = look()?;
     let mut seen = before.clone();
@@ -214,7 +219,7 @@ fn settled(mut look: impl FnMut() -> Option<BTreeMap<u64, u64>>) -> Option<u64> 
     Some(seen.values().sum())
 }
 
-/// Returns whether a directory is being created or removed, and has no name of an object.
+/// Returns whether a path is that of an object that is being created or removed.
 pub(super) fn is_remnant(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     [BUILDING_PREFIX, DEAD_PREFIX].iter().any(|prefix| name.starts_with(prefix))

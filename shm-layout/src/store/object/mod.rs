@@ -1,9 +1,9 @@
-//! Named objects: directories that appear whole, are held by kernel locks, and are collected when
-//! no process holds them.
+//! Named objects: directories that appear whole and are held by kernel locks. An object that is not
+//! persistent is collected when no process holds it.
 //!
 //! An object is built under a hidden name and renamed into place, so no process ever sees half of
-//! one. Every handle keeps a shared lock on a byte of the lock file, which the kernel drops when
-//! the process dies. Only a remover locks that byte exclusively.
+//! one. Every handle except an observer's keeps a shared lock on a byte of the lock file. The
+//! kernel drops the lock when the process dies. Only a remover locks that byte exclusively.
 
 mod exit;
 mod listing;
@@ -37,7 +37,7 @@ use crate::store::{params_files, sealed_segment};
 pub use listing::{ObjectInfo, list_objects, object_holders};
 pub use removal::{collect_garbage, remove_object, remove_unheld_object};
 
-/// Byte that every handle of an object locks.
+/// Byte that every handle that holds an object locks.
 const HOLD_BYTE: u64 = 1;
 /// Byte that the keeper of an object in memfds locks, without holding the object.
 pub(crate) const KEEP_BYTE: u64 = 3;
@@ -45,10 +45,11 @@ pub(crate) const KEEP_BYTE: u64 = 3;
 const PERSISTENT_FILE: &str = "persistent";
 const BUILDING_PREFIX: &str = ".building-";
 const DEAD_PREFIX: &str = ".dead-";
-/// Attempts against races with collectors and other creators.
+/// Maximum attempts while collectors and other creators interfere.
 const ATTEMPTS: u32 = 64;
 
-/// A handle on a named object. Dropping the last one of a non-persistent object removes it.
+/// A handle on a named object. Dropping the last handle that holds a non-persistent object removes
+/// the object.
 #[derive(Debug)]
 pub(crate) struct Object {
     kind: ObjectKind,
@@ -206,7 +207,7 @@ impl Object {
         opened.map_err(|error| self.unless_unlinked(error))
     }
 
-    /// Returns an error of the files of the object, or the reason why they are missing.
+    /// Returns [`SegmentError::Unlinked`] if the object has lost its name, and `error` otherwise.
     pub(crate) fn unless_unlinked(&self, error: SegmentError) -> SegmentError {
         if is_at(&self.dir, &self.path) {
             return error;
@@ -251,9 +252,9 @@ impl Object {
         self.memory.tidy(&self.dir);
     }
 
-    /// Opens another handle of the lock file, which holds the object too unless this one observes
-    /// it. Holders of an object that has lost its name continue to use it. Fails with
-    /// [`SegmentError::Unlinked`] where the system cannot open a file without a name.
+    /// Opens another handle of the lock file. It holds the object too, unless this handle only
+    /// observes it. Fails with [`SegmentError::Unlinked`] if the object has lost its name and the
+    /// system cannot open a file without a name.
     pub(crate) fn lock_handle(&self) -> Result<LockFile, SegmentError> {
         let lock = match self.file(self.kind.lock_file(), Access::ReadWrite, None) {
             Err(unlinked @ SegmentError::Unlinked { .. }) => {
@@ -269,16 +270,17 @@ impl Object {
         Ok(lock)
     }
 
-    /// Locks a byte by a handle of its own. Returns `None` if another handle has the byte.
+    /// Locks a byte by a new handle of the lock file. Returns `None` if another handle has locked
+    /// the byte in a conflicting mode.
     pub(crate) fn lock(&self, byte: u64, mode: LockMode) -> Result<Option<LockFile>, SegmentError> {
         let lock = self.lock_handle()?;
         let taken = lock.try_lock(byte, mode).map_err(SegmentError::io("lock", &self.path))?;
         Ok(taken.then_some(lock))
     }
 
-    /// Removes the name. Processes that hold the object keep its memory.
+    /// Removes the name and the files. Processes that hold the object keep its memory.
     pub(crate) fn unlink(&self) -> Result<(), SegmentError> {
-        // Only if the name still means this object: another may have replaced it.
+        // `dig` does nothing unless the name still means this object: another may have replaced it.
         if let Some(grave) = dig(&self.path, Some(&self.dir))? {
             delete_open(&grave, &self.dir)?;
             tidy(&self.path);
@@ -293,14 +295,14 @@ impl Drop for Object {
         if !self.holds || !self.hold.is_ours() {
             return;
         }
-        // A persistent object is in files, or has a keeper.
+        // A persistent object stays if it is in files or has a keeper.
         let kept = || self.hold.held_elsewhere(KEEP_BYTE).unwrap_or(true);
         if self.persistent && (!self.is_in_memfds() || kept()) {
             return;
         }
         // Only the last holder can make its shared lock exclusive. Two last holders that leave at
-        // the same time refuse each other; each then unlocks and tries again, and the later one
-        // succeeds.
+        // the same time refuse each other; each then unlocks and tries again, and at least one of
+        // them succeeds.
         let alone = || matches!(self.hold.try_lock(HOLD_BYTE, LockMode::Exclusive), Ok(true));
         if (alone() || (self.hold.unlock(HOLD_BYTE).is_ok() && alone()))
             && !(self.persistent && kept())
@@ -315,7 +317,7 @@ fn give_up(building: &Path) {
     if let Ok((place, name)) = CheckedDir::of(building) {
         let _ = place.remove_all(name);
     }
-    // Without a free descriptor nothing was made in it, and it can be removed by its path alone.
+    // If the process had no free descriptor, the directory is empty and can be removed by its path.
     let _ = std::fs::remove_dir(building);
 }
 
@@ -410,7 +412,7 @@ fn is_of_other_version(path: &Path, kind: ObjectKind) -> bool {
 }
 
 fn random_word() -> String {
-    // Not the generator of the thread: it is gone when the process leaves its objects.
+    // The generator of the thread may be gone when the process leaves its objects at its end.
     let word = SysRng.try_next_u64().unwrap_or_else(|_| u64::from(std::process::id()));
     format!("{word:016x}")
 }

@@ -37,8 +37,9 @@ impl Object {
         join(dir, path, kind, name, unlinked)
     }
 
-    /// Opens an object without holding it: it is removed when its holders end, and removing or
-    /// replacing it is not refused. Opened memory stays readable until this is dropped.
+    /// Opens an object without holding it. This handle does not keep a non-persistent object from
+    /// removal when its holders end, and no removal or replacement is refused because of it. Opened
+    /// memory stays readable until this is dropped.
     pub(crate) fn observe(base: &Base, kind: ObjectKind, name: &str) -> Result<Self, SegmentError> {
         let (dir, path) = look_up(base, kind, name)?;
         let hold = lock_file(&dir, &path, kind, || missing(base, kind, name))?;
@@ -89,7 +90,8 @@ fn join(
         return Err(missing());
     }
     let joined = hold.try_lock(HOLD_BYTE, LockMode::Shared).map_err(io("lock"))?;
-    // A remover holds this byte exclusively until the files are removed.
+    // A remover locks this byte exclusively until the files are removed, unless it removes a held
+    // object.
     if !joined || hold.links().map_err(io("look at"))? == 0 {
         return Err(missing());
     }

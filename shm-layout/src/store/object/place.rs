@@ -1,8 +1,9 @@
-//! Entries of the base directory, reached through its descriptor. It is opened without following a
-//! link, must belong to this user alone, and every call below starts from there.
+//! Entries of the base directory, reached through its descriptor. The base directory is opened
+//! without following a link, and only this user may have access to it. Every call below starts from
+//! its descriptor.
 //!
-//! Other users may create entries beside it, for example in `/dev/shm`. A link in its place would
-//! lead each call that lists, attaches or removes into a folder of their choice.
+//! Other users may create entries beside the base directory, for example in `/dev/shm`. A link in
+//! its place would lead each call that lists, attaches or removes into a folder of their choice.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -87,7 +88,7 @@ pub(super) fn entries(dir: &OwnedFd) -> io::Result<BTreeMap<OsString, u64>> {
     Ok(found)
 }
 
-/// Removes the files of an open directory. It needs one descriptor.
+/// Removes the files of an open directory. Needs one free descriptor to list them.
 pub(super) fn clear(dir: &OwnedFd) -> io::Result<()> {
     let mut cleared = Ok(());
     for name in entries(dir)?.keys() {
@@ -99,7 +100,8 @@ pub(super) fn clear(dir: &OwnedFd) -> io::Result<()> {
     cleared
 }
 
-/// Renames an entry of one directory of ours, within it or to another.
+/// Renames an entry of a directory that only this user can access, or moves it to another such
+/// directory.
 pub(super) fn rename(from: &Path, to: &Path) -> io::Result<()> {
     fn open(path: &Path) -> io::Result<(CheckedDir, &OsStr)> {
         CheckedDir::of(path).map_err(|error| match error {

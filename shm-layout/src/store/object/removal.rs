@@ -1,5 +1,5 @@
-//! Removes objects. A remover first renames the object, and checks that it renamed the one that it
-//! meant.
+//! Removes objects. A remover first renames the object, which removes its name in one step, and
+//! then deletes it.
 
 use std::ffi::OsString;
 use std::fs;
@@ -19,13 +19,13 @@ use crate::layout::names::{Base, check_known};
 use crate::os::byte_lock::{LockFile, LockMode};
 use crate::store::base_lock;
 
-/// Prefixes of the names of our files.
+/// Prefixes of the names of files in the directories of objects.
 const OUR_FILES: [&str; 13] = [
     "ring.ctl", "ring.rdr", "ring.lim", "ring.low", "ring.lck", "lane-", "panel.", "params.",
     "persist", "snapshot", "asked-by", "journal", "table-",
 ];
 
-/// Removes an object. A held one needs `force`; its holders keep their memory, under no name.
+/// Removes an object. Fails if it is held, unless `force` is set. Holders keep its memory.
 pub fn remove_object(
     base: &Base,
     kind: ObjectKind,
@@ -44,8 +44,8 @@ pub fn remove_object(
 }
 
 /// Removes an object without holders if `sure` returns true. `sure` is called when no process can
-/// attach any more; until it returns, the object counts as absent. Returns `None` if `sure`
-/// returned false. Fails if the object has a holder.
+/// attach any more. Until it returns, the object cannot be opened, as if it were absent. Returns
+/// `None` if `sure` returned false. Fails if the object has a holder.
 pub fn remove_unheld_object(
     base: &Base,
     kind: ObjectKind,
@@ -57,7 +57,7 @@ pub fn remove_unheld_object(
     let in_use = || SegmentError::InUse { kind, name: name.to_owned() };
     let info = describe(&path)?.ok_or_else(|| missing(base, kind, name))?;
     let dir = open_dir(&path)?;
-    // Held until the files are removed, so that no process attaches meanwhile.
+    // The lock is held until the files are removed, so that no process attaches meanwhile.
     let lock = known(lock_of(&dir, &path, kind))?.map_err(|_| in_use())?.ok_or_else(in_use)?;
     if !lock.try_lock(HOLD_BYTE, LockMode::Exclusive).map_err(SegmentError::io("lock", &path))? {
         return Err(in_use());
@@ -98,9 +98,9 @@ pub(super) fn collect_one(path: &Path, kind: ObjectKind) -> Result<bool, Segment
     if persistent && !is_in_memfds(&dir) {
         return Ok(false);
     }
-    // Held until the files are removed, so that no process attaches meanwhile.
+    // The lock is held until the files are removed, so that no process attaches meanwhile.
     let Ok(lock) = known(lock_of(&dir, path, kind))? else { return Ok(false) };
-    // Without a lock file it is a remnant of a dead creator or remover, or not ours.
+    // A directory without a lock file is a remnant of a dead creator or remover, or not ours.
     if lock.is_none() && !is_left_by_us(&dir, path)? {
         return Ok(false);
     }
@@ -144,7 +144,8 @@ fn is_left_by_us(dir: &OwnedFd, path: &Path) -> Result<bool, SegmentError> {
     Ok(names.keys().any(is_ours) || is_remnant(path) && names.is_empty())
 }
 
-/// Returns whether another process is removing the object: only removers lock it exclusively.
+/// Returns whether the object is being removed: only removers lock it exclusively. A missing lock
+/// file or path counts as a removal too.
 pub(super) fn being_removed(path: &Path, kind: ObjectKind) -> bool {
     let lock = open_dir(path).and_then(|dir| lock_of(&dir, path, kind));
     match lock {
@@ -153,8 +154,8 @@ pub(super) fn being_removed(path: &Path, kind: ObjectKind) -> bool {
     }
 }
 
-/// Returns whether an object that did not fit would fit after the removal of the one that it
-/// replaces. Returns `false` if that one has a holder.
+/// Returns whether `error` says that an object did not fit, and it would fit after the removal of
+/// the object at `old`. Returns `false` if that one has a holder.
 pub(super) fn makes_room(old: &Path, error: &SegmentError) -> bool {
     let SegmentError::NoSpace { asked, available, .. } = error else { return false };
     describe(old)
@@ -168,8 +169,8 @@ pub(super) fn bury(path: &Path) -> Result<(), SegmentError> {
     dig(path, None)?.map_or(Ok(()), |grave| delete(&grave))
 }
 
-/// Removes the name of a directory and returns its new path. Returns `None` if another process was
-/// faster, or the name does not belong to `only` any more.
+/// Renames a directory to a hidden name and returns its new path. Returns `None` if another process
+/// was faster, or the name does not belong to `only` any more.
 pub(super) fn dig(path: &Path, only: Option<&OwnedFd>) -> Result<Option<PathBuf>, SegmentError> {
     if only.is_some_and(|dir| !is_at(dir, path)) {
         return Ok(None);
@@ -195,8 +196,8 @@ pub(super) fn dig(path: &Path, only: Option<&OwnedFd>) -> Result<Option<PathBuf>
     Ok(Some(grave))
 }
 
-/// Deletes a directory like [`delete`], through its open descriptor. The files are deleted, and
-/// their memory freed, even if the process has hardly a descriptor left.
+/// Deletes a directory like [`delete`], but its files through its open descriptor. They are deleted
+/// even if the process has only one free descriptor left.
 pub(super) fn delete_open(grave: &Path, dir: &OwnedFd) -> Result<(), SegmentError> {
     // Files that cannot be deleted here are deleted below, or reported.
     let cleared = place::clear(dir);

@@ -1,12 +1,12 @@
 //! Marks an object that has lost its name, for its holders.
 //!
-//! A remover sets a byte of `ring.rdr` or `params.rdr` to 1 after the rename, which holders read by
-//! one load. The byte is a hint. A remover may be killed before it sets it, files may be deleted by
-//! hand, and any process of the user may set it. So holders check a set byte against the file
+//! A remover sets a byte of `ring.rdr` or `params.rdr` to 1 after the rename. Holders read the byte
+//! by one load. The byte is a hint. A remover may be killed before it sets it, files may be deleted
+//! by hand, and any process of the user may set it. So holders check a set byte against the file
 //! system, and sometimes check an unset one.
 //!
-//! In a ring the bits above the lowest one count removed tables. 1 overwrites that count: it
-//! differs from every byte of a ring that has its name, so holders notice it.
+//! In a ring the bits above the lowest one count removed tables. Writing 1 overwrites that count.
+//! The byte of a ring that has its name is never 1, so holders notice the change.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;

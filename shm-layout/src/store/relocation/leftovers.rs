@@ -1,8 +1,8 @@
 //! Leftovers of an earlier resize: files to which no lane will be relocated, and relocated lanes
 //! whose new file lacks the name of the lane.
 //!
-//! Only the holder of a lane renames its new file. No other new file is created before that: the
-//! old name would then mean a file with other rows, or none.
+//! Only the holder of a lane renames its new file. No resize creates another new file before that:
+//! `lane-NNNN.next` would then mean a file without the rows of the lane.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,15 +21,15 @@ use crate::store::ring_store::RingStore;
 pub(super) const LANE_WAIT: Duration = Duration::from_secs(5);
 const LOOK_AGAIN: Duration = Duration::from_micros(200);
 
-/// Renames the file that a lane was relocated to, to the name of the old one. Readers keep the old
-/// one as long as they need. The caller holds the lane. If renaming fails, the new file is
-/// nevertheless the lane: processes find it under either name, and the next holder tries again.
+/// Gives the file that a lane was relocated to the name of the old one. Readers keep the old one as
+/// long as they need. The caller holds the lane. If renaming fails, the new file is nevertheless
+/// the lane: processes find it under either name, and the next holder tries again.
 pub(super) fn rename(object: &Object, number: u32) {
     let _ = renameat(object.dir(), next_file(number), object.dir(), lane_file(number));
 }
 
 /// Removes leftover new files. Waits up to `limit` for holders of relocated lanes that have not
-/// renamed theirs yet.
+/// renamed theirs yet, and then fails.
 pub(super) fn clear_leftovers(store: &RingStore, limit: Duration) -> Result<(), SegmentError> {
     let begin = Instant::now();
     loop {
@@ -48,8 +48,8 @@ pub(super) fn clear_leftovers(store: &RingStore, limit: Duration) -> Result<(), 
 }
 
 /// Removes the files of a resize that was not announced. A file that cannot be removed only costs
-/// space. A lane whose holder was killed before it renamed its new file is renamed now. Returns
-/// lanes that are left to live holders. The caller holds the lock for resizing.
+/// space. Renames the new file of a lane whose holder was killed before it did. Returns lanes that
+/// are left to live holders. The caller holds the lock for resizing.
 pub(super) fn remove_leftovers(store: &RingStore) -> Result<Vec<u32>, SegmentError> {
     let (object, shapes) = store.resizable()?;
     let relocated = |lane| {

@@ -36,9 +36,10 @@ use crate::store::ring_store::RingStore;
 
 /// Byte that the process that resizes a ring locks.
 pub(crate) const RESIZE_LOCK: u64 = 2;
-/// Approximate bytes copied at a time, which stay in L1 and L2.
+/// Approximate bytes of the widest column that are copied at a time. They stay in L1 and L2.
 const BLOCK_BYTES: usize = 128 * 1024;
-/// Rows of a round below which the copies beside the writers end, and the maximum number of rounds.
+/// Copying beside the writers ends after a round of fewer than `FEW_ROWS` rows, or after `ROUNDS`
+/// rounds.
 const FEW_ROWS: u64 = 256;
 const ROUNDS: u32 = 8;
 
@@ -60,7 +61,7 @@ pub struct Relocation {
     _lock: LockFile,
     shapes: LaneShapes,
     superblock: Superblock,
-    /// Resizes of the ring after this one.
+    /// Number of resizes of the ring, this one included.
     resizes: u32,
     /// Whether the new files are ready and writers are notified.
     notified: bool,
@@ -96,9 +97,10 @@ impl Relocation {
         Ok(resizing)
     }
 
-    /// Returns the bytes that a resize would allocate in addition: the larger lanes. 0 if nothing
-    /// is to be allocated, as for one that finishes another. Refuses what [`begin`](Self::begin)
-    /// refuses, except for lack of space and for another resize in progress. O(lanes).
+    /// Returns the bytes that a resize would allocate: the larger lanes and a new `ring.ctl`.
+    /// Returns 0 if nothing is to be allocated, as when the resize finishes an earlier one. Refuses
+    /// the sizes that [`begin`](Self::begin) refuses. Checks neither the space, nor the keeper, nor
+    /// whether another process resizes the ring. O(lanes).
     pub fn planned_bytes(store: &Arc<RingStore>, size: LaneSize) -> Result<u64, SegmentError> {
         let Plan { shapes, notified, .. } = plan(store, size)?;
         if notified {
@@ -109,7 +111,7 @@ impl Relocation {
         Ok(lanes.saturating_add(geometry.ctl_bytes))
     }
 
-    /// Creates the new files; after an error none is left.
+    /// Creates the new files. If one cannot be created, removes the others.
     fn make(&mut self) -> Result<(), SegmentError> {
         clear_leftovers(&self.store, LANE_WAIT)?;
         let (object, _) = self.store.resizable()?;
@@ -215,7 +217,7 @@ fn plan(store: &Arc<RingStore>, size: LaneSize) -> Result<Plan, SegmentError> {
     }
     let is = superblock.lane_capacity;
     let name = object.name().to_owned();
-    // A lane of the new size needs no relocation.
+    // Whether no lane has to be relocated for the last resize that was announced.
     let settled = store.lanes().iter().all(|lane| lane.resizes() >= superblock.resizes);
     let notified = !pending.is_empty() || (settled && is == size.lane_capacity);
     if !pending.is_empty() && is != size.lane_capacity {
@@ -294,8 +296,8 @@ fn pending(store: &RingStore, resizes: u32) -> Vec<u32> {
 
 impl RingStore {
     /// Relocates a lane to the larger file that a resize made for it. Its writer continues in the
-    /// returned lane. The result is `true` if it was relocated, `false` if there is no such file.
-    /// Takes as long as copying the rows published since the resize began.
+    /// returned lane. The result is `true` if it was relocated, `false` if there is no such file
+    /// that the lane can use. Takes as long as copying the rows that the file lacks.
     pub fn relocate_lane(
         &self,
         number: u32,
@@ -355,7 +357,8 @@ fn move_to_next<L: WordsMut>(
         Err(SegmentError::MemoryGone { .. }) => return Ok(None),
         opened => opened?,
     };
-    // The file of a killed resize that was not announced.
+    // Ignore a file that belongs to no announced resize, as after the kill of a process that
+    // resized.
     if new.resizes() <= old.resizes() || new.resizes() > resizes || new.slots() < old.slots() {
         return Ok(None);
     }

@@ -21,19 +21,19 @@ use crate::protocol::clear_pins;
 use crate::protocol::reader_slot::{self, ReaderSlots};
 use crate::store::relocation;
 
-/// Byte that the writer of lane 0 locks; that of lane L locks the L-th after it. A process that
-/// relocates a lane without a writer locks its byte too, shared.
+/// Byte that the writer of lane 0 locks. The writer of lane L locks the L-th byte after it. A
+/// process that relocates a lane without a writer locks the byte of the lane in shared mode.
 const LANE_LOCKS: u64 = 4096;
-/// Maximum wait of a new writer for the relocation of its lane, and the pause between two looks.
+/// Maximum wait of a new writer for the relocation of its lane, and the pause between two attempts.
 const RELOCATION_WAIT: Duration = Duration::from_secs(5);
 const RELOCATION_PAUSE: Duration = Duration::from_millis(1);
-/// Byte that every sampler of a ring with a limiter locks, shared.
+/// Byte that every sampler of a ring with a limiter locks in shared mode.
 const SAMPLERS_LOCK: u64 = 4;
 /// Byte that the process that changes the limits locks.
 const LIMITS_LOCK: u64 = 5;
 /// First byte that a sampler of a ring on the heap locks.
 const HEAP_SAMPLERS: u64 = 1 << 40;
-/// Attempts to lock the limits, and the pause between two.
+/// Maximum attempts to lock the limits, and the pause between two.
 const LIMITS_ATTEMPTS: u32 = 1_000;
 const LIMITS_PAUSE: Duration = Duration::from_millis(1);
 /// Byte that the holder of reader slot 0 locks.
@@ -42,8 +42,8 @@ const READER_LOCKS: u64 = 1 << 32;
 /// A claimed reader slot. Dropping it frees the slot.
 #[derive(Debug)]
 pub struct ClaimedReader {
-    // Before the store: the claim holds the object too, and the store removes it if it was the
-    // last.
+    // Dropped before the store: the claim holds the object too, and the store removes the object
+    // only as its last holder.
     _claim: Claim,
     store: Arc<RingStore>,
     slot: u32,
@@ -77,14 +77,15 @@ impl ClaimedReader {
 /// A sampler of a ring with a limiter, which counts as alive until this is dropped.
 #[derive(Debug)]
 pub struct LiveSampler {
-    // Before the store: the claim holds the object too.
+    // Dropped before the store: the claim holds the object too.
     _claim: Option<Claim>,
     _store: Arc<RingStore>,
 }
 
 impl RingStore {
-    /// Claims a lane for writing. Returns `None` if another writer has it, and in a snapshot. Waits
-    /// up to 5 s for a process that relocates the lane.
+    /// Claims a lane for writing. Returns `None` if another writer has it, in a snapshot, and for a
+    /// lane that a ring on the heap lacks. Waits up to 5 s while another process relocates the
+    /// lane, and then fails.
     pub fn claim_lane(&self, lane: u32) -> Result<Option<ClaimedLane>, SegmentError> {
         if self.spec.snapshot {
             return Ok(None);
@@ -99,7 +100,7 @@ impl RingStore {
                 None => return Ok(None),
             },
         };
-        // Before the first row: register with the kernel once, so that publishing needs no fence.
+        // Register with the kernel once, before the first row, so that publishing needs no fence.
         self.barrier.get_or_init(NotifyBarrier::of_this_process);
         Ok(ClaimedLane::new(memory, claim, unix_ns()))
     }
@@ -162,7 +163,8 @@ impl RingStore {
     ) -> Result<bool, SegmentError> {
         let Some(table) = &self.limiter else { return Ok(false) };
         for _ in 0..LIMITS_ATTEMPTS {
-            // Held until the limits are in force. The kernel releases it if this process dies.
+            // The claim is held until the limits are in force. The kernel releases it if this
+            // process dies.
             if let Some(_claim) = self.claim(LIMITS_LOCK, LockMode::Exclusive, Claim::File)? {
                 table.change(limits, counts);
                 return Ok(true);
@@ -208,14 +210,15 @@ impl RingStore {
         }
     }
 
-    /// Locks a lane that has no writer, so that none claims it while it is relocated. The caller
-    /// holds the lock for resizing, so that no other process relocates the lane.
+    /// Locks a lane that has no writer, so that none claims it while it is relocated. Returns
+    /// `None` if it has a writer. The caller holds the lock for resizing, so that no other process
+    /// relocates the lane.
     pub(crate) fn lock_for_relocation(&self, lane: u32) -> Result<Option<Claim>, SegmentError> {
         self.lock_lane(lane, LockMode::Shared)
     }
 
-    /// Locks a lane for its writer. Waits up to `limit` while another process relocates it. Returns
-    /// `None` if another writer has it.
+    /// Locks a lane for its writer. Waits up to `limit` while another process relocates it, and
+    /// then fails. Returns `None` if another writer has it.
     pub(crate) fn lock_for_writer(
         &self,
         lane: u32,

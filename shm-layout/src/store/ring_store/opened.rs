@@ -59,7 +59,7 @@ impl RingStore {
         }
         let readers = ring_files::map_readers(&object, &geometry, ring_uuid, &spec)?;
         let limiter = ring_files::map_limiter(&object, &geometry, ring_uuid, &spec)?;
-        // The process that resized it may have been killed before it notified the writers.
+        // A process that resized the ring may have been killed before it notified the writers.
         readers.count_resizes(superblock.resizes);
         let shapes = LaneShapes::new(ring_uuid, spec.clone(), superblock.map_align.into());
         let marks =

@@ -9,7 +9,7 @@ use crate::{
 /// Lane and sequence number.
 pub(super) type Row = (usize, u64);
 
-/// A ring on the heap, and whether a transition starts at each of its rows.
+/// A ring on the heap, and the list of its rows.
 pub(super) struct ListedRing {
     pub(super) ring: Ring,
     writers: Vec<Writer>,
@@ -48,8 +48,8 @@ impl ListedRing {
         self.evict(lane, (row + 1).saturating_sub(self.ring.lane_capacity()));
     }
 
-    /// Drops every row of the ring and of the list, and compares the number of transitions. If
-    /// `ignored`, keeps the list and compares nothing.
+    /// Drops every row of the ring and of the list, and compares the number of transitions. With
+    /// `ignored` it keeps the list and compares nothing.
     pub(super) fn clear(&mut self, ignored: bool) -> Result<(), String> {
         let (dropped, expected) = (self.ring.clear().unwrap(), self.transitions().len() as u64);
         if !ignored {
@@ -64,7 +64,7 @@ impl ListedRing {
     }
 
     /// Drops the oldest episode of a lane, or those up to `episode`, of the ring and of the list.
-    /// Compares the number of transitions, or the error. If `ignored`, keeps the list and
+    /// Compares the number of transitions, or the error. With `ignored` it keeps the list and
     /// compares nothing.
     pub(super) fn drop_episode(
         &mut self,

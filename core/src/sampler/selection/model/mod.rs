@@ -194,7 +194,7 @@ impl Case {
             self.passes.get_mut(KINDS[kind]).filter(|_| !self.list.transitions().is_empty());
         let keeps = self.mutant == Mutant::KillLosesNothing;
         match (table, &*selector) {
-            // After it claimed rows, and before it read one.
+            // The sampler is killed after it claimed rows, and before it read one.
             (Some(passes), Selector::Table(options)) if step == 0 => {
                 let mut victim = Claims::open(&self.list.ring, options).unwrap();
                 let (want, candidates) = (batch as u64, self.list.candidates());
@@ -203,14 +203,15 @@ impl Case {
                     passes.claim(batch, &candidates);
                 }
             }
-            // After it drew a batch, and before it used it.
+            // The sampler is killed after it drew a batch, and before the batch is used.
             (Some(passes), _) if step == 1 => {
                 let _lost = drawing.sampler.sample(batch);
                 if !keeps {
                     passes.draw(&mut drawing.claimer, batch, &self.list);
                 }
             }
-            // Between two batches. What it holds of a batch that failed is lost.
+            // The sampler is killed between two batches. The rows that it held of a batch that
+            // failed are lost.
             _ => {}
         }
         *drawing = Drawing::open(&self.list, selector, self.dice.random());
@@ -361,13 +362,14 @@ impl Case {
         let is_proportional = is_drawn_by_priority && !is_stratified;
         let wrong = wrong || (is_proportional && self.mutant == Mutant::WrongProportions);
         if is_proportional {
-            // By priority, so that wrong proportions move draws to one end.
+            // Sorts by priority, so that wrong proportions move draws to one end.
             transitions.sort_by(|a, b| self.priorities[a].total_cmp(&self.priorities[b]));
         }
         let count = |lane: usize| transitions.iter().filter(|row| row.0 == lane).count() as f64;
         let filled: Vec<usize> =
             (0..self.list.lanes()).filter(|lane| !candidates[*lane].is_empty()).collect();
-        // The lanes of rows that start nothing are shared among the others by rules of their own.
+        // The draws of a lane without transitions go to other lanes, in proportions that this model
+        // does not compute.
         let by_lane = matches!(selector, Selector::LaneWeights(_) | Selector::LaneStrata);
         if by_lane && filled.iter().any(|lane| count(*lane) == 0.0) {
             return Ok(());
@@ -408,7 +410,7 @@ impl Case {
     }
 }
 
-/// Compares the counts of a stratified batch with the share of each row: within 2 of it.
+/// Checks that the count of each row in a stratified batch is within 2 of its share.
 fn check_strata(
     transitions: &[Row],
     weight: &dyn Fn(&Row) -> f64,

@@ -40,14 +40,14 @@ struct Played {
     setup: Setup,
     ring: Ring,
     writer: Option<Writer>,
-    /// Rows of the writers before.
+    /// Rows that earlier writers wrote.
     rows_before: u64,
-    /// Warnings of the writer, taken.
+    /// Warnings taken from the writer.
     warnings: Vec<WriterWarning>,
     model: model::Writer,
 }
 
-/// Number of events in all cases.
+/// Counts of events over all cases.
 #[derive(Debug, Default)]
 struct Tally {
     fast: u64,

@@ -1,7 +1,7 @@
 //! Model of a lane, from the meaning of a row alone: a list of episodes, each a list of steps.
 //!
-//! It keeps every row that was ever written. Flags, steps and numbers of episodes follow from the
-//! places in the lists.
+//! It keeps every row that was ever written. Sequence numbers, numbers of episodes, and steps
+//! follow from the places in the lists.
 
 use crate::autoreset::AutoresetMode;
 use crate::row_flags::{FINAL, GAP, TERMINATED, TRUNCATED};
@@ -29,7 +29,7 @@ impl Moment {
 
 #[derive(Debug)]
 struct Episode {
-    /// Whether it does not continue what was there before.
+    /// Whether its first row is marked GAP.
     after_gap: bool,
     steps: Vec<Moment>,
     /// Observation of the FINAL row.
@@ -72,7 +72,8 @@ impl Lane {
         self.open().is_some_and(|episode| episode.steps.last().is_some_and(Moment::ends))
     }
 
-    /// Ends the open episode with the `next_obs` of its newest step. Returns that.
+    /// Ends the open episode with the `next_obs` of its newest step, if there is one. Returns that
+    /// observation.
     fn end_with_next(&mut self) -> Option<u8> {
         let episode = self.open()?;
         let newest = *episode.steps.last()?;
@@ -81,7 +82,7 @@ impl Lane {
         newest.next
     }
 
-    /// Closes the writer: the last transition is not lost.
+    /// Finishes the lane: a `next_obs` that waits becomes the FINAL row.
     pub(super) fn finish(&mut self) {
         self.end_with_next();
     }
@@ -135,10 +136,10 @@ pub(super) struct Writer {
     pub(super) mode: AutoresetMode,
     /// Whether the rows have observations. Without them nothing is compared.
     pub(super) observes: bool,
-    /// Whether the reward of a step that only resets is looked at.
+    /// Whether a reward in the append after an end hints at a wrong mode.
     pub(super) judges_reward: bool,
     pub(super) lanes: Vec<Lane>,
-    /// Rows appended with `next_obs`.
+    /// Rows whose `next_obs` the next append must show.
     appends: u64,
     cuts: u64,
     /// Warnings, each kind once.
@@ -164,7 +165,7 @@ impl Writer {
         self.warnings.clear();
     }
 
-    /// Adds a step of lane `i`. Returns the place of its row.
+    /// Adds a step of lane `i`. Returns the sequence number of its row.
     pub(super) fn step(&mut self, i: usize, mut step: Moment) -> u64 {
         let counts_next = step.next.is_some();
         if !self.observes {

@@ -12,7 +12,7 @@ fn step(end: bool) -> LaneStep {
     LaneStep { ends: end_flags(end, false), ..LaneStep::default() }
 }
 
-/// Plays steps on a new lane, without those that are `lost`. Returns episode, step and flags of
+/// Plays steps on a new lane, and drops the rows of step `lost`. Returns episode, step and flags of
 /// every row.
 fn play(mode: AutoresetMode, ends: &[bool], lost: Option<usize>) -> Vec<(u64, u32, u32)> {
     let mut state = LaneState::of(EpisodeClock::fresh());

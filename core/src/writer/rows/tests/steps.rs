@@ -39,7 +39,7 @@ pub(super) struct Setup {
     pub(super) lane_capacity: u64,
     /// One step in this many ends an episode.
     end_in: u8,
-    /// One in this many begins with another observation than the one before led to.
+    /// One in this many begins with a random observation, whichever the one before led to.
     jump_in: u8,
     /// One in this many has a reward.
     reward_in: u8,
@@ -84,7 +84,7 @@ pub(super) struct Steps {
     last: Option<Vec<RowBytes>>,
 }
 
-/// Bytes of a column, and of one of its rows.
+/// Bytes of a column, and the width of a row.
 type RowBytes = (Vec<u8>, usize);
 
 fn float(n: u8) -> [u8; 4] {
@@ -165,7 +165,7 @@ impl Steps {
     }
 }
 
-/// Generates steps, most of which begin with the observation that the step before led to.
+/// Generates steps. Most of those after a step with a `next_obs` begin with that observation.
 pub(super) fn invent(
     setup: Setup,
     dice: &mut Dice,

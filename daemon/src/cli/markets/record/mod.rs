@@ -318,7 +318,7 @@ fn check_extension(path: &Path) -> Result<(), RecordError> {
     Err(RecordError::NotParquet { path: path.to_owned(), extension })
 }
 
-/// Refuses a path that is taken.
+/// Refuses a path that is taken, unless `replace` is set.
 fn check_free(path: &Path, replace: bool) -> Result<(), RecordError> {
     if !replace && path.symlink_metadata().is_ok() {
         return Err(RecordError::Exists { path: path.to_owned() });

@@ -61,7 +61,7 @@ fn ticker(args: &Args, number: u32, symbol: usize) -> String {
 fn columns(series: &Series, plan: &SeriesPlan, symbol: usize) -> Vec<Vec<f64>> {
     let of = |values: &[f32], width: usize, at: usize| -> Vec<f64> {
         let rows = values.chunks_exact(width).skip(symbol).step_by(plan.symbols());
-        // The shortest decimal, so that a price of 99.98 is 99.98 in double precision too.
+        // Parses the shortest decimal, so that a price of 99.98 is 99.98 in double precision too.
         rows.map(|row| row[at].to_string().parse().unwrap_or(f64::NAN)).collect()
     };
     let candles = (0..CANDLE).map(|at| of(&series.candles, CANDLE, at));

@@ -17,7 +17,7 @@ pub(super) struct SeriesPlan {
     pub(super) config: Arc<MarketConfig>,
     /// Candles of each symbol.
     pub(super) candles: u64,
-    /// Ticks before the first candle: whole candles.
+    /// Ticks before the first candle, a multiple of `interval`.
     pub(super) warm_up: u64,
     interval: u64,
     features: FeatureArg,
@@ -76,8 +76,8 @@ impl SeriesPlan {
         self.candles * self.symbols() as u64 * (CANDLE + self.width()) as u64
     }
 
-    /// Simulates one seed. `go_on` is called once a candle; if it returns false the result is
-    /// `None`.
+    /// Simulates one seed. Calls `go_on` after every candle, also during the warm-up, and returns
+    /// `None` once `go_on` returns false.
     pub(super) fn simulate(&self, seed: u64, go_on: impl Fn() -> bool) -> Option<Series> {
         let market = Market::with_agents(Arc::clone(&self.config), seed, Vec::new());
         let mut market =

@@ -11,13 +11,13 @@ use super::{Args, RecordError};
 use crate::cli::exit_status::Interrupted;
 use crate::cli::watch::Watch;
 
-/// Maximum time between two checks for signals.
+/// Maximum wait for a series between two checks for signals.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Calls `take` with the number of every simulation, counted from 0, and its series.
 ///
 /// A slow `take` holds the threads back: at most one finished series per thread waits in the
-/// channel. A series that overtakes an earlier one is kept until that is finished.
+/// channel. A series that finishes before an earlier one is kept until the earlier one is taken.
 pub(super) fn simulate(
     args: &Args,
     plan: &SeriesPlan,
@@ -40,7 +40,7 @@ pub(super) fn simulate(
                 done.fetch_add(1, Relaxed);
                 !cancelled.load(Relaxed)
             });
-            // The receiver is gone once the recording failed.
+            // Once the recording fails, `series` is `None` or the receiver is gone.
             let Some(series) = series else { return };
             if out.send((number, series)).is_err() {
                 return;

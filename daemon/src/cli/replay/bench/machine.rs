@@ -29,8 +29,8 @@ impl MachineReport {
         }
     }
 
-    /// Returns whether the load of the last minute leaves fewer than two processors idle, with a
-    /// tolerance of half a processor. Returns false if the load is unknown.
+    /// Returns whether the load of the last minute leaves fewer than 1.5 processors idle. A single
+    /// processor is busy above a load of 0.5. Returns false if the load is unknown.
     pub(super) fn is_busy(&self) -> bool {
         #[expect(clippy::cast_precision_loss, reason = "few processors")]
         let spare = self.cpu_count as f64 - 2.0;

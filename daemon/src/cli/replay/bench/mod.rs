@@ -22,10 +22,10 @@ use crate::text::units;
 
 /// Measure publishing, sampling and windows on this machine.
 ///
-/// Every row of the table alternates with a plain copy of the same bytes in the same run. So the
-/// ratio holds on a busy machine too. The last two rows are a writer in another process and a
-/// learner in this one at the same time. Takes about 200 MiB of memory; the ring is removed
-/// afterwards, also after Ctrl-C.
+/// The first three rows of the table alternate with a plain copy of the same bytes in the same run.
+/// So the ratio holds on a busy machine too. The last two rows are a writer in another process and
+/// a learner in this one at the same time, compared with each alone. Takes about 200 MiB of memory;
+/// the ring is removed afterwards, also after Ctrl-C.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -19,12 +19,12 @@ use crate::cli::console::Console;
 use crate::cli::exit_status::{CommandError, Exit, Fails};
 use crate::cli::signals::Signals;
 
-/// Line of the writer when it has its lanes.
+/// Line that the writer's process prints when it is ready to append.
 const READY: &str = "ready";
 /// Appends between two checks whether stdin is closed.
 const APPENDS: u64 = 64;
-/// Time-out for each line of the writer's process. The first one comes after an interpreter has
-/// started, which may take seconds on a busy machine.
+/// Time-out for each line of the writer's process. An interpreter may have to start before the
+/// first line, which takes seconds on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 const PIECE: Duration = Duration::from_millis(20);
 
@@ -64,7 +64,8 @@ struct Written {
     nanos: u64,
 }
 
-/// The writer's process. Dropping it kills the process, so that this process holds the ring last.
+/// The writer's process. It is killed on drop, so that the present process is the last holder of
+/// the ring.
 struct Second {
     process: Child,
     lines: Receiver<String>,
@@ -165,7 +166,7 @@ pub(super) fn run(
     }
     let (begin, time) = (Instant::now(), Duration::from_secs_f64(seconds));
     let (before, mut looked) = (sampler.sampled(), begin);
-    // Draws at least once, even if the kernel does not run this process in that time.
+    // Draws at least once, even if the kernel does not run this process within `time`.
     loop {
         sampler.sample_over(&mut drawn)?;
         if signals.status().is_some() {
@@ -188,7 +189,7 @@ pub(super) fn run(
     Ok(PairRates { written_per_s: per_second(written.rows, took), sampled_per_s })
 }
 
-/// Runs the writer's process: appends rows from the first byte on stdin until stdin closes.
+/// Runs the writer's process. Appends rows once a byte has arrived on stdin, until stdin closes.
 pub(super) fn write(
     base: &Base,
     name: &str,
@@ -216,7 +217,7 @@ pub(super) fn write(
         ended.store(true, Relaxed);
     });
     let (begin, mut count) = (Instant::now(), 0);
-    // Appends at least once, like the learner.
+    // Appends at least once, as the learner draws at least once.
     loop {
         count += rows.append(&mut writer, APPENDS)?;
         if over.load(Relaxed) {

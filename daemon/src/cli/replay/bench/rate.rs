@@ -14,7 +14,7 @@ pub(super) struct Pace<'a> {
     pub(super) signals: &'a Signals,
 }
 
-/// Rates of two kinds of work, in units of work per second, each the median of its slices.
+/// Rates of two kinds of work, in units of work per second.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RateComparison {
     pub(super) work: f64,
@@ -22,8 +22,8 @@ pub(super) struct RateComparison {
 }
 
 impl Pace<'_> {
-    /// Alternates slices of both kinds of work. Each call of a closure returns the units of work
-    /// that it did. Fails on a signal.
+    /// Alternates slices of both kinds of work, and returns the median rate of each. A call of a
+    /// closure returns the units of work that it did. Fails on a signal.
     pub(super) fn compare(
         &self,
         mut work: impl FnMut() -> Result<u64, CommandError>,

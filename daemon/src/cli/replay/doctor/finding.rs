@@ -33,7 +33,8 @@ pub(crate) struct Finding {
     pub(crate) check: &'static str,
     pub(crate) status: Status,
     pub(crate) summary: String,
-    /// Values and limits that decided the status. Keys carry their unit.
+    /// Values and limits that decided the status. A key ends in its unit, such as `_bytes`, if the
+    /// value has one.
     pub(crate) evidence: Map<String, Value>,
     pub(crate) remedy: Option<String>,
 }

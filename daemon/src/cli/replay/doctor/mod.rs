@@ -45,7 +45,7 @@ pub(crate) fn run(_: &Args, base: &Base, console: &mut Console<'_>) -> Exit {
 
 /// Runs every check, the most important first.
 fn examine(machine: &dyn MachineFacts, base: &Base, summary: &ObjectSummary) -> Vec<Finding> {
-    // Mounts and control groups have absolute paths.
+    // Mount points are absolute paths.
     let base = std::path::absolute(base.path()).unwrap_or_else(|_| base.path().to_owned());
     let dir = base.parent().unwrap_or(&base);
     vec![
@@ -102,7 +102,7 @@ mod tests {
         let findings = examine(&machine, &Base::at("/dev/shm"), &ObjectSummary::default());
         let known: Vec<&Finding> =
             findings.iter().filter(|finding| finding.status != Status::Unknown).collect();
-        // Findings about the contents of the directory do not concern the machine.
+        // This check reads the directory and not the machine.
         assert_eq!(known.len(), 1, "{known:?}");
         assert_eq!(known[0].check, "stale_objects");
     }

@@ -8,7 +8,7 @@ use crate::text::units::bytes;
 
 /// Memory is nearly full if less than the total divided by this number is available.
 const NEARLY_FULL: u64 = 20;
-/// Swap in use from which on it is reported.
+/// Minimum swap in use that is a finding.
 const SWAPPED_BYTES: u64 = 64 << 20;
 
 /// Checks whether the directory of the rings lies in memory.
@@ -213,7 +213,7 @@ fn file_system(machine: &dyn MachineFacts, dir: &Path) -> Option<String> {
     found.max_by_key(|(depth, _)| *depth).map(|(_, kind)| kind)
 }
 
-/// Decodes the octal escapes of blanks in mount points.
+/// Decodes the octal escapes of blanks and backslashes in mount points.
 fn unescaped(text: &str) -> String {
     ["\\040 ", "\\011\t", "\\012\n", "\\134\\"].iter().fold(text.to_owned(), |text, pair| {
         let (code, plain) = pair.split_at(4);

@@ -138,14 +138,15 @@ impl App {
         true
     }
 
-    /// Returns the selected row of the table of rings; `None` if it is empty.
+    /// Returns the selected row of the table of rings: the first one if no ring is selected or the
+    /// selected ring is gone. Returns `None` if the table is empty.
     pub(crate) fn ring_at(&self) -> Option<usize> {
         let chosen = self.chosen.as_ref();
         let found = self.frame.rings.iter().position(|ring| Some(&ring.name) == chosen);
         found.or((!self.frame.rings.is_empty()).then_some(0))
     }
 
-    /// Returns the lane whose newest rows are shown.
+    /// Returns the ring and the lane whose newest rows are shown; `None` on another page.
     pub(crate) fn wants_rows(&self) -> Option<(&str, u32)> {
         match &self.page {
             TopPage::Rows { ring, lane } => Some((ring, *lane)),

@@ -112,7 +112,7 @@ pub(crate) fn fitting<R>(
         .zip(columns)
         .map(|(width, column)| width.max(chars(column.title) + u16::from(column.sort.is_some())))
         .collect();
-    // A long name gets the width that the others leave, at least two fifths.
+    // A long name gets the width that the other columns leave, at least two fifths of the room.
     if let Some((first, others)) = widths.split_first_mut() {
         let others = others.iter().fold(0_u16, |sum, width| sum.saturating_add(width + gap));
         *first = (*first).min(room.saturating_sub(others).max(room / 5 * 2).max(1));
@@ -162,7 +162,8 @@ fn chars(text: &str) -> u16 {
     u16::try_from(ratatui::text::Span::raw(text).width()).unwrap_or(u16::MAX)
 }
 
-/// Returns `text` in at most `width` characters, without the middle of a longer one.
+/// Returns `text` in at most `width` characters. A longer text loses its middle, or its end if
+/// `width` is below 4.
 pub(crate) fn shortened(text: &str, width: u16) -> String {
     const LEFT_OUT: &str = "..";
     let (count, width) = (text.chars().count(), usize::from(width));
@@ -191,7 +192,8 @@ pub(crate) fn limits(frame: &Frame) -> Vec<String> {
     std::iter::once(format!("rings take {}", units::bytes(rings))).chain(limits).collect()
 }
 
-/// Joins phrases to as few lines of at most `width` characters as possible.
+/// Joins phrases, in their order, to lines of at most `width` characters. A longer phrase gets a
+/// line of its own.
 pub(crate) fn folded(phrases: &[String], separator: &str, width: u16) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for phrase in phrases {

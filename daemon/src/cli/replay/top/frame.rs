@@ -32,7 +32,8 @@ pub(crate) struct LimitFrame {
     pub(crate) limit_bytes: u64,
 }
 
-/// JSON of one ring; numbers of a ring that cannot be opened are zero or null.
+/// JSON of one ring. If the ring cannot be opened, `allocated_bytes` is the size of its files, and
+/// other statistics are zero or null.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct RingFrame {
     pub(crate) name: String,
@@ -47,14 +48,16 @@ pub(crate) struct RingFrame {
     pub(crate) publish_rate_per_s: Option<f64>,
     pub(crate) batch_rate_per_s: Option<f64>,
     pub(crate) sample_rate_per_s: Option<f64>,
-    /// Age of the oldest row at the present rate. The mean age of a uniform draw is half of it.
+    /// Estimated age of the oldest row at the present rates. With one lane, the mean age of a
+    /// uniform draw is half of it.
     pub(crate) oldest_row_age_s: Option<f64>,
     pub(crate) readers: u64,
     pub(crate) pins: u64,
     pub(crate) rows_awaited: bool,
     pub(crate) release_awaited: bool,
-    /// Writers and samplers that the rate limiter holds back; null without one.
+    /// Writers that the rate limiter holds back; null without a limiter.
     pub(crate) limited_writers: Option<u64>,
+    /// Samplers that the rate limiter holds back; null without a limiter.
     pub(crate) limited_samplers: Option<u64>,
     pub(crate) stalls: u64,
     pub(crate) dropped_rows: u64,
@@ -64,8 +67,8 @@ pub(crate) struct RingFrame {
     pub(crate) persist_behind_s: Option<f64>,
     /// Error that keeps rows from being persisted at the moment.
     pub(crate) persist_error: Option<String>,
-    /// Tables of priorities, of claims and of learned columns; of a ring of over 2^22 rows only
-    /// the last.
+    /// Tables of priorities, of claims and of learned columns. A ring of over 2^22 rows shows only
+    /// its tables of learned columns.
     pub(crate) tables: Vec<TableFrame>,
     /// Readers that have drawn.
     pub(crate) reader_ages: Vec<ReaderFrame>,

@@ -98,7 +98,8 @@ pub(crate) fn run(
     Ok(ended.map_or(Exit::Done, Exit::Status))
 }
 
-/// Prints one object per interval until the reader closes the pipe or a signal arrives.
+/// Prints one object per interval until the reader closes the pipe or a signal arrives. With
+/// `--once`, prints a single object.
 fn lines(
     args: &Args,
     observer: &Observer<'_>,

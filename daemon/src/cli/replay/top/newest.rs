@@ -7,7 +7,7 @@ use half::{bf16, f16};
 
 /// Maximum numbers in a cell.
 const SHOWN: usize = 4;
-/// Attempts when a writer laps the rows.
+/// Maximum attempts to read rows that a writer laps.
 const ATTEMPTS: u32 = 16;
 /// Bits of the column `flags`, and the words that are shown for them.
 const FLAGS: [(u32, &str); 4] =
@@ -115,8 +115,8 @@ fn number(dtype: DType, bytes: &[u8]) -> String {
     }
 }
 
-/// Formats a number with at most four decimals, without trailing zeros. Below 0.001 and from 1e6
-/// on, uses exponent notation with three decimals.
+/// Formats a number with at most four decimals, without trailing zeros. A magnitude below 0.001,
+/// except 0, and one from 1e6 on have three decimals and an exponent.
 fn float(number: f64) -> String {
     let size = number.abs();
     if size != 0.0 && !(1e-3..1e6).contains(&size) {

@@ -17,7 +17,7 @@ pub(crate) struct ParamsReading {
     pub(crate) name: String,
     pub(crate) state: ObjectState,
     pub(crate) size_bytes: u64,
-    /// Statistics; `None` if the parameters were not or cannot be opened.
+    /// Statistics; `None` if the parameters were not opened.
     pub(crate) stats: Option<ParamsStats>,
     pub(crate) error: Option<String>,
 }
@@ -33,7 +33,8 @@ impl From<Entry> for ParamsReading {
     }
 }
 
-/// JSON of parameters; numbers of those that cannot be opened are zero or null.
+/// JSON of parameters. If they cannot be opened, `allocated_bytes` is the size of their files, and
+/// other statistics are zero or null.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct ParamsFrame {
     pub(crate) name: String,

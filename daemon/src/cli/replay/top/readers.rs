@@ -17,7 +17,7 @@ pub(crate) struct ReaderFrame {
 }
 
 impl ReaderFrame {
-    /// Returns the readers of a ring whose ages were counted, by slot.
+    /// Returns those readers of a ring that have counted ages, in the order of their slots.
     pub(crate) fn all_of(seen: &RingReading) -> Vec<Self> {
         let readers = seen.stats.iter().flat_map(|stats| &stats.readers);
         let counted = readers.filter(|reader| !reader.ages.is_empty());

@@ -15,7 +15,7 @@ use crate::objects::table_distributions::{TableDistributions, TableScan};
 use crate::protocol::Holder;
 use crate::serve::used;
 
-/// A reading of all rings and limits.
+/// Reading of the observed rings and parameters, and of the limits of memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Reading {
     /// Monotonic time since the view began.
@@ -32,7 +32,7 @@ pub(crate) struct RingReading {
     pub(crate) name: String,
     pub(crate) state: ObjectState,
     pub(crate) size_bytes: u64,
-    /// Statistics; `None` if the ring was not or cannot be opened.
+    /// Statistics; `None` if the ring was not opened.
     pub(crate) stats: Option<Box<RingStats>>,
     pub(crate) error: Option<String>,
     /// Report of a ring that is persisted.
@@ -51,18 +51,18 @@ pub(crate) struct Limit {
     pub(crate) most: u64,
 }
 
-/// Reads the rings of a directory repeatedly.
+/// Reads the rings and parameters of a directory repeatedly.
 pub(crate) struct Observer<'a> {
     base: &'a Base,
     machine: &'a dyn MachineFacts,
-    /// Rings to read; empty for all.
+    /// Names of the rings and parameters to read; empty for all.
     names: Vec<String>,
     began: Instant,
 }
 
 impl<'a> Observer<'a> {
-    /// Creates an observer, and refuses names that do not exist. Later the rings may vanish and
-    /// come back.
+    /// Creates an observer, and refuses names that no ring has. Later the rings may vanish and come
+    /// back.
     pub(crate) fn new(
         base: &'a Base,
         machine: &'a dyn MachineFacts,
@@ -74,8 +74,8 @@ impl<'a> Observer<'a> {
         Ok(Self { base, machine, names: names.to_vec(), began: Instant::now() })
     }
 
-    /// Opens each ring, copies its statistics and closes it. Between two readings it holds nothing,
-    /// so rings are still removed with their processes.
+    /// Opens each ring, copies its statistics and closes it. The observer holds nothing between two
+    /// readings, so rings are still removed with their last holders.
     pub(crate) fn look(&self) -> Result<Reading, CommandError> {
         let wanted = |name: &String| self.names.is_empty() || self.names.contains(name);
         let listed = backcast_core::list_objects(self.base)?;

@@ -91,7 +91,8 @@ pub(crate) fn draw(canvas: &mut Canvas<'_>, app: &App, place: &str, palette: Pal
     }
 }
 
-/// Returns the heading: directory, interval, limits, and the error of the last reading.
+/// Returns the heading: number and rate of the rings, directory, error of the last reading, and
+/// limits of memory.
 fn heading<'a>(app: &App, place: &str, palette: Palette, width: u16) -> Vec<Line<'a>> {
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let rings = app.frame.rings.len();
@@ -218,7 +219,7 @@ fn rows(canvas: &mut Canvas<'_>, app: &App, ring: &str, lane: u32, area: Rect) {
     }
 }
 
-/// Draws a table of some columns with reversed titles.
+/// Returns a table of the columns `shown`, with titles in reverse video.
 fn table<'a>(
     shown: &[ShownColumn],
     rows: &[Vec<String>],

@@ -30,10 +30,11 @@ pub(crate) struct RowMemory {
 
 /// The next row of a writer, to be written in place.
 ///
-/// Made by :meth:`backcast.Writer.reserve`; a context manager. Its items are writable arrays, which
-/// are the ring's own memory: values written into them are not copied. Leaving the block publishes
-/// the row, an exception discards it. Then the arrays are read-only. An array that the caller kept,
-/// and every view of it, is moved to private memory, so that it cannot reach the ring.
+/// Made by :meth:`backcast.Writer.reserve`; a context manager. Its items are writable arrays. In a
+/// named ring on Linux they are the ring's own memory: values written into them are not copied.
+/// Leaving the block publishes the row, an exception discards it. Then the arrays are read-only. An
+/// array that the caller kept, and every view of it, is moved to private memory, so that it cannot
+/// reach the ring.
 ///
 /// Examples
 /// --------
@@ -200,7 +201,7 @@ impl ReservedRow {
 impl Writer {
     /// Reserve the next row, to be written in place.
     ///
-    /// For a writer of one lane. The row is a context manager whose items are arrays; an
+    /// Needs a writer of one lane. The row is a context manager whose items are arrays; an
     /// environment that fills ``row["obs"]`` writes its observation once, into the ring. Every
     /// column must be accessed or set. Waits for the rate limiter and for a lease like
     /// :meth:`append`. In a private ring, and on systems other than Linux, the arrays are memory of
@@ -305,9 +306,9 @@ impl ReservedRow {
 
     /// Write a whole column: ``row["reward"] = 1.0``.
     ///
-    /// Values become the column's dtype as :meth:`backcast.Writer.append` makes them, or are
-    /// refused; a single number is written to all elements. NumPy casts values that are written
-    /// into an array (``row["obs"][:] = ...``) by its own rules.
+    /// Converts values to the column's dtype as :meth:`backcast.Writer.append` does, or refuses
+    /// them. A single number is written to all elements. NumPy casts values that are written into
+    /// an array (``row["obs"][:] = ...``) by its own rules.
     ///
     /// Raises
     /// ------
@@ -354,7 +355,7 @@ impl ReservedRow {
         })
     }
 
-    /// Return the keys.
+    /// Return the top-level names: ``obs`` for a column ``obs/image``.
     ///
     /// Returns
     /// -------
@@ -386,7 +387,7 @@ impl ReservedRow {
         self.keys()
     }
 
-    /// Whether the action of this row ended the episode; to be set.
+    /// Whether the action of this row ended the episode. False until the caller sets it.
     #[getter]
     fn terminated(&self) -> Result<bool, Failure> {
         self.with_open(|open| Ok(open.ends.0))
@@ -401,7 +402,7 @@ impl ReservedRow {
         })
     }
 
-    /// Whether the episode was truncated after this row; to be set.
+    /// Whether the episode was truncated after this row. False until the caller sets it.
     #[getter]
     fn truncated(&self) -> Result<bool, Failure> {
         self.with_open(|open| Ok(open.ends.1))
@@ -416,7 +417,7 @@ impl ReservedRow {
         })
     }
 
-    /// Next observation, as :meth:`backcast.Writer.append` takes it; to be set. None until then.
+    /// Next observation, as :meth:`backcast.Writer.append` takes it. None until the caller sets it.
     #[getter]
     fn next_obs(&self, py: Python<'_>) -> Result<Option<Py<PyAny>>, Failure> {
         self.with_open(|open| Ok(open.next_obs.as_ref().map(|next| next.given.clone_ref(py))))

@@ -13,8 +13,8 @@ use crate::error::{ErrorClass, Failure};
 use crate::replay::writer::Writer;
 use crate::replay::writer::state::{SuspendedRow, WriterState};
 
-/// A reserved row until it is published or abandoned. Shared with its writer, which gives it up
-/// when it is closed.
+/// A reserved row until it is published or abandoned. Its writer shares it, and abandons it when
+/// the writer is closed.
 pub(crate) type Opened = Mutex<Option<Open>>;
 
 /// A row that is neither published nor abandoned.
@@ -55,7 +55,7 @@ pub(super) struct ReservedColumn {
     pub(super) column: Column,
     pub(super) array: Py<PyUntypedArray>,
     /// Whether the array is the ring's memory. Otherwise its bytes are copied when the row is
-    /// published, or ignored in a FINAL row.
+    /// published. A FINAL row ignores them unless the column is an observation.
     pub(super) in_place: bool,
     /// Whether the caller requested the array.
     pub(super) asked: bool,
@@ -106,7 +106,8 @@ pub(super) fn lock(opened: &Opened) -> MutexGuard<'_, Option<Open>> {
     opened.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes the arrays read-only, and moves those that the caller kept out of the ring's memory.
+/// Takes the row and makes its arrays read-only. Moves arrays that the caller kept to private
+/// memory. Returns `None` if the row was published or abandoned before.
 pub(super) fn withdraw(
     py: Python<'_>,
     writer: &Writer,

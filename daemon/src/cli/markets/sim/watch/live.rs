@@ -92,7 +92,7 @@ impl Shown {
 struct MarketView<'a> {
     scene: &'a mut Scene,
     shown: Shown,
-    /// Frames to show.
+    /// Maximum number of frames; `None` for no limit.
     frames: Option<u64>,
     /// Frames shown, the present one included.
     number: u64,
@@ -124,8 +124,8 @@ impl LiveView for MarketView<'_> {
     }
 }
 
-/// Shows the market until a key, a signal, the last frame or the end of the terminal. Returns the
-/// exit status of a signal or a closed terminal.
+/// Shows the market until the user quits, a signal arrives, the last frame has been shown or the
+/// terminal closes. Returns the exit status of a signal or a closed terminal.
 pub(super) fn run(
     scene: &mut Scene,
     warm_up: u64,

@@ -7,9 +7,9 @@ use serde::Serialize;
 
 use crate::cli::signals::Signals;
 
-/// Levels of the book that a frame has on each side.
+/// Maximum levels of the book that a frame has on each side.
 pub(super) const LEVELS: usize = 8;
-/// Trades that a frame has.
+/// Maximum trades that a frame has.
 const TRADES: usize = 16;
 /// Ticks whose mid-prices are kept.
 const KEPT: usize = 1_200;
@@ -27,7 +27,7 @@ pub(super) struct Scene {
 /// Recent past of one symbol.
 #[derive(Clone, Debug, Default)]
 struct Past {
-    /// Mid-price after each tick in currency, oldest first.
+    /// Mid-price in currency after each of the last [`KEPT`] ticks, oldest first.
     mids: VecDeque<f64>,
     /// Incoming orders that traded, newest first.
     trades: VecDeque<TradeFrame>,
@@ -41,8 +41,9 @@ pub(super) struct MarketFrame {
     pub(super) tick: u64,
     pub(super) symbol: u16,
     pub(super) symbols: u16,
-    /// Best price of a buy order; null while the book has none, as `best_ask` without a sell order.
+    /// Best price of a buy order; null while the book has none.
     pub(super) best_bid: Option<f64>,
+    /// Best price of a sell order; null while the book has none.
     pub(super) best_ask: Option<f64>,
     pub(super) mid_price: f64,
     pub(super) last_price: f64,
