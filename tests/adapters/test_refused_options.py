@@ -45,6 +45,12 @@ REFUSED = {
         *(ours.DictReplayBuffer, {"sampling": "sb3", "seed": 0}),
         'seed is 0, but sampling="sb3"',
     ),
+    "seed below 0": (ours.ReplayBuffer, {"seed": -3}, "seed is -3; give a whole number from 0 to"),
+    "seed beyond 64 bits": (
+        *(backcast.cleanrl.ReplayBuffer, {"autoreset_mode": "disabled", "seed": 2**64}),
+        f"seed is {2**64}; give a whole number from 0 to {2**64 - 1}, or None",
+    ),
+    "seed of text": (ours.DictReplayBuffer, {"seed": "7"}, "seed is '7'; give a whole"),
     "discount above 1": (
         *(ours.NStepReplayBuffer, {"gamma": 2}),
         "gamma is 2; give a number from 0 to 1",

@@ -209,6 +209,9 @@ def test_wrong_arguments_of_a_sampler_are_refused() -> None:
         (name,) = wrong
         with pytest.raises(bc.errors.ArgumentTypeError, match=rf"\b{name}\b"):
             ours.Sampler(buf, **wrong)
+    vectors = bc.ReplayBuffer.create(None, {"obs": "f4", "picture": "u1"}, capacity=9)
+    with pytest.raises(bc.errors.ArgumentError, match=r"\bfloat_obs\b.*\buint8\b"):
+        ours.Sampler(vectors, float_obs=True)
     with pytest.raises(bc.errors.SampleError, match=r"select=bc\.Priority\("):
         ours.Sampler(buf).update_priorities(torch.tensor([0]), torch.tensor([1.0]))
 

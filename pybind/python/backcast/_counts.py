@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from backcast.errors import ArgumentTypeError, BackcastError
+from backcast.errors import ArgumentError, ArgumentTypeError, BackcastError
 
 _MOST = 2**32 - 1
 """Largest count of the native calls."""
@@ -32,6 +32,14 @@ def count_of(value: Any, what: str, least: int, error: type[BackcastError]) -> i
     if not least <= number <= _MOST:
         raise error(f"{what} is {number}; give {wanted}")
     return number
+
+
+def seed_of(value: Any) -> int | None:  # noqa: ANN401
+    """Read the seed of a sampler that is made later."""
+    wanted = f"a whole number from 0 to {2**64 - 1}, or None"
+    if value is not None and not 0 <= whole_of(value, "seed", wanted) < 2**64:
+        raise ArgumentError(f"seed is {value}; give {wanted}")
+    return None if value is None else operator.index(value)
 
 
 def number_of(value: object, what: str, wanted: str) -> float:

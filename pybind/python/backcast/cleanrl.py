@@ -13,6 +13,7 @@ import numpy as np
 import backcast as bc
 from backcast._autoreset import lanes_and_mode, lanes_for, word_of
 from backcast._calls import explained
+from backcast._counts import seed_of
 from backcast.errors import ArgumentError, MissingExtraError
 
 try:
@@ -136,6 +137,7 @@ class ReplayBuffer:
             )
         if name is None and exist != "attach":
             raise ArgumentError(f"exist={exist!r} is about a name; give name=, or leave exist out")
+        self._seed = seed_of(seed)
         self.n_envs = 1 if n_envs is None else n_envs
         self.buffer_size = buffer_size
         self.observation_space = observation_space
@@ -151,7 +153,6 @@ class ReplayBuffer:
             dir=dir,
         )
         self._mode = mode
-        self._seed = seed
         self._writer: bc.Writer | None = None
         self._sampler: bc.Sampler | None = None
         action_shape = self.ring.schema.columns.get("action", ("", (), "step"))[1]

@@ -14,6 +14,7 @@ from stable_baselines3.common.type_aliases import ReplayBufferSamples
 
 import backcast as bc
 from backcast._autoreset import lanes_for
+from backcast._counts import seed_of
 from backcast.errors import ArgumentError, ArgumentTypeError, SampleError
 from backcast.sb3._columns import Frames, Padding, schema_of
 from backcast.sb3._grid import Column, Grid, refuse_writes
@@ -71,6 +72,7 @@ class OnRing(sb3.ReplayBuffer):
             )
         if name is None and exist != "attach":
             raise ArgumentError(f"exist={exist!r} is about a name; give name=, or leave exist out")
+        seed = seed_of(seed)
         lanes = lanes_for(n_envs, lanes)
         stacked = Frames.of(observation_space, frames, padding)
         # Skips SB3's constructors, which would allocate arrays.

@@ -88,6 +88,11 @@ class Sampler:
             raise ArgumentTypeError(f"contiguous is {contiguous!r}; give True, False or None")
         if not isinstance(float_obs, bool):
             raise ArgumentTypeError(f"float_obs is {float_obs!r}; give True or False")
+        columns = buf.schema.columns.values()
+        if float_obs and not any(code == "u1" and role == "obs" for code, _, role in columns):
+            raise ArgumentError(
+                "float_obs is True, but no column of observations is uint8; leave float_obs out"
+            )
         if not (transform is None or callable(transform)):
             raise ArgumentTypeError(
                 f"transform is {transform!r}; give a function that takes a batch of tensors"
