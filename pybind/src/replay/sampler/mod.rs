@@ -487,8 +487,9 @@ impl Sampler {
         py.detach(|| self.draws.asked(CoreSampler::lapped, Prefetcher::lapped))
     }
 
-    /// Items drawn or gathered so far, including those drawn ahead, and those of a draw that is
-    /// repeated.
+    /// Items drawn or gathered so far.
+    ///
+    /// Includes those drawn ahead, and those of a draw that is repeated.
     #[getter]
     fn sampled(&self, py: Python<'_>) -> Result<u64, Failure> {
         py.detach(|| self.draws.asked(CoreSampler::sampled, Prefetcher::sampled))
