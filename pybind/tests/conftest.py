@@ -44,6 +44,14 @@ def _go_on(_number: int, _frame: FrameType | None) -> None:
     """Handle a signal by doing nothing."""
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep the snapshots of the user's own store out of the tests, and theirs out of it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BACKCAST_STORE", str(tmp_path_factory.mktemp("store")))
+        yield
+
+
 @pytest.fixture
 def place() -> Iterator[Path]:
     """Yield a private directory; assert that the test leaves no object or non-empty file in it."""
