@@ -83,6 +83,32 @@ def compare(stored: Any, model: Model) -> None:  # noqa: ANN401
             np.testing.assert_array_equal(ours[number].reshape(np.shape(theirs)), theirs)
 
 
+@pytest.mark.filterwarnings("ignore::backcast.errors.WriterWarning")
+def test_returns_of_stacks_end_where_a_reset_or_a_load_begins_others(
+    parts: tuple[Any, Any],
+) -> None:
+    stored, model = make(parts, 12, 2, 3), Model(12, 2)
+    # No flag ends an episode. A load leaves out the newest stacks, here those of step 4.
+    for steps in (3, 2, 4):
+        walk = Walk(2, 0.0, 3)
+        for _ in range(steps):
+            add(stored, model, walk)
+        if stored.added == 5:
+            stored = pickle.loads(pickle.dumps(stored))
+    at, lanes = np.arange(9).repeat(2), np.tile([0, 1], 9)
+    rows, found = stored.take(at, lanes)
+    np.testing.assert_array_equal(found, at != 4)
+    returns = stored.take_returns(at, lanes, rows, 3)
+    lengths = [3, 2, 1, 1, 0, 3, 3, 2, 1]
+    for place, lane, length, following in zip(
+        at, lanes, returns.length, returns.rows.next_obs, strict=True
+    ):
+        if place != 4:
+            assert length == lengths[place], place
+            expected = model.places[int(place) + length - 1, int(lane)][1]
+            np.testing.assert_array_equal(following.reshape(expected.shape), expected)
+
+
 def compare_returns(stored: Any, model: Model, n: int) -> None:  # noqa: ANN401
     """Compare the n-step windows of every place with the model."""
     filled = sorted(model.places)

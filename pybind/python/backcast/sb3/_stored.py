@@ -113,6 +113,7 @@ class Stored:
             self._writer = self.ring.writer(self.lanes, "disabled")
         if begun is not None and (begun & ~self._complete).any():
             self._writer.restart(begun & ~self._complete)
+            self._cuts[(self.added - 1) % self.steps] |= begun & ~self._complete
         index = self._writer.append(obs=self._part(obs), next_obs=self._part(next_obs), **step)
         self._index[self.added % self.steps] = index
         self._cuts[self.added % self.steps] = False
@@ -173,9 +174,13 @@ class Stored:
         newest, self._newest = self._newest, None
         waiting: list[int] = np.flatnonzero(~self._complete).tolist()
         self._complete = np.ones(self.lanes, bool)
-        if newest is None or self.frames is not None or not waiting:
+        if newest is None or not waiting:
             return
         at = (self.added - 1) % self.steps
+        if self.frames is not None:
+            # The transitions before those that are left out are the last ones.
+            self._cuts[at - 1, waiting] = True
+            return
         self._cuts[at, waiting] = True
         of_lane = {int(self._index[at, lane]) >> 48: lane for lane in waiting}
         writers: list[Writer] = []
