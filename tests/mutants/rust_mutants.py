@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import signal
 import subprocess
 from typing import TYPE_CHECKING, Any
 
@@ -83,15 +84,24 @@ def judged(
     tool = "nextest" if shutil.which("cargo-nextest") else "cargo"
     command = ["cargo", "mutants", "--no-shuffle", "--baseline=skip", f"--timeout={TIMEOUT}"]
     command += [f"--test-tool={tool}", f"--output={out}", "--profile=mutants", *options]
-    for name in named:
-        command.append(f"--re=^{re.escape(name)}$")
+    # Expressions choose no mutant that deletes a field: all of those in a chosen file run.
+    command += [f"--file={file}" for file in sorted({one["file"] for _, one in chosen})]
+    command += [f"--re=^{re.escape(name)}$" for name in named]
     # The exit status says whether mutants were missed: the outcomes say which.
-    subprocess.run(command, cwd=root, check=False, stdout=subprocess.DEVNULL)
+    with subprocess.Popen(command, cwd=root, stdout=subprocess.DEVNULL) as running:
+        try:
+            running.wait()
+        except BaseException:
+            # It ends the tests that run, which have a process group of their own.
+            running.send_signal(signal.SIGINT)
+            raise
     written = json.loads((out / "mutants.out" / "outcomes.json").read_text())
     for one in written["outcomes"]:
         if one["scenario"] == "Baseline":
             continue
         name = one["scenario"]["Mutant"]["name"]
+        if name not in named:
+            continue
         crate, mutant = named[name]
         log = (out / "mutants.out" / one["log_path"]).read_text(errors="replace")
         failed = FAILED.search(log) or PANICKED.search(log)
