@@ -4,6 +4,7 @@ use crate::{
     config::{FundamentalConfig, MarketConfig, NewsConfig},
     ledger::DAY_TICKS,
     rng::{RandomStream, StreamRole},
+    session::SessionTick,
 };
 
 /// Ticks between two updates of the volatility factors.
@@ -159,6 +160,34 @@ impl Analyst {
     }
 }
 
+/// Normal draws of one tick that all symbols have in common.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CommonDraws {
+    stream: RandomStream,
+    walk: f64,
+    night: f64,
+}
+
+impl CommonDraws {
+    /// Starts over with the stream of an episode.
+    pub(crate) const fn reseed(&mut self, stream: RandomStream) {
+        self.stream = stream;
+    }
+
+    /// Draws for one tick. Draws nothing where symbols have nothing in common.
+    #[inline]
+    pub(crate) fn step(&mut self, config: &FundamentalConfig, session: SessionTick) {
+        if config.common > 0.0 {
+            self.walk = self.stream.normal();
+            self.night = if session.after_night { self.stream.normal() } else { 0.0 };
+        }
+    }
+
+    pub(crate) fn digest(&self, mut word: impl FnMut(u64)) {
+        word(self.stream.state());
+    }
+}
+
 /// Fundamental value of one symbol, its volatility factors and its live news.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fundamental {
@@ -211,8 +240,19 @@ impl Fundamental {
     }
 
     #[inline]
-    pub(crate) fn step(&mut self, config: &FundamentalConfig, now: u64) {
+    pub(crate) fn step(
+        &mut self,
+        (config, overnight_sd): (&FundamentalConfig, f64),
+        (now, session): (u64, SessionTick),
+        common: &CommonDraws,
+    ) {
         const DAY: f64 = DAY_TICKS as f64;
+        let own = (1.0 - config.common).sqrt();
+        let shared = config.common.sqrt();
+        if session.after_night && overnight_sd > 0.0 {
+            let draw = own * self.stream.normal() + shared * common.night;
+            self.log += overnight_sd * draw;
+        }
         if now.is_multiple_of(VOLATILITY_STEP) {
             let step = VOLATILITY_STEP as f64;
             for (factor, time, sd) in [
@@ -229,7 +269,8 @@ impl Fundamental {
             }
             self.forget_faded(now);
         }
-        self.log += self.sd * self.stream.normal()
+        let draw = own * self.stream.normal() + shared * common.walk;
+        self.log += self.sd * session.volatility * draw
             + (config.drift_per_day + config.reversion_per_day * (self.start - self.log)) / DAY;
         // Keeps the value within the prices that a book can hold.
         self.log = self.log.clamp(0.7, 18.0);

@@ -42,6 +42,7 @@ mod latent;
 mod ledger;
 mod market;
 mod rng;
+mod session;
 mod tape;
 mod venue;
 mod wheel;
@@ -56,7 +57,7 @@ pub use candles::{Candle, Candles};
 pub use config::{
     AccountConfig, Archetype, ArousalConfig, ConfigError, ExecutorConfig, FeatureConfig,
     FundamentalConfig, LatentConfig, MakerConfig, MarketConfig, Matching, NewsConfig, NoiseConfig,
-    Population, Preset, SignalConfig, SlotConfig, ValueConfig,
+    Population, Preset, SessionConfig, SignalConfig, SlotConfig, ValueConfig,
 };
 pub use features::{
     Feature, FeatureGroup, FeatureSet, FullFeatures, NormalisedFeatures, ObserveError,

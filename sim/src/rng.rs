@@ -30,6 +30,8 @@ pub enum StreamRole {
     SlotTurn = 9,
     /// Common error of the makers about the value of one symbol.
     Consensus = 10,
+    /// Part of the fundamental values that all symbols have in common.
+    Common = 11,
 }
 
 /// Mixes 64 bits (the finaliser of `SplitMix64`); a bijection.

@@ -154,7 +154,7 @@ class Noise(Agent):
         """Cancel, cross, or send a limit order."""
         config, stream, tape = self.config, self.stream, self.market.tape
         account = self.market.ledger.accounts[self.account]
-        for order in account.open():
+        for order in [] if self.market.waits() else account.open():
             if self.market.now - order.born > config["life"]:
                 self.market.cancel(order)
         action = stream.unit()

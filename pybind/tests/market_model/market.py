@@ -7,8 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from market_model.agents import Agent, Executor, Maker, Noise, Signal, Value
+from market_model.auction import Auction
 from market_model.book import BUY, SELL, Book, Order
 from market_model.ledger import BORROW_TICKS, CASH_PER_TICK, Ledger
+from market_model.session import Session
 from market_model.streams import Stream, key, mix
 from market_model.tape import Tape
 from market_model.value import ANALYST_TICKS, Fundamental, Opinion
@@ -29,7 +31,8 @@ class Market:
         inside = sum(population[kind.archetype]["count"] for kind in kinds)
         self.book = Book(config["book_levels"], config["initial_price"])
         self.ledger = Ledger(config, outside + [population] * inside)
-        self.tape = Tape(config)
+        self.tape, self.auction = Tape(config), Auction()
+        self.session = Session(config["session"])
         self.fundamental = Fundamental(config, seed)
         reveal = config["features"]["reveal_fundamental"]
         self.analyst = reveal and Opinion(reveal, ANALYST_TICKS, Stream(seed, "analyst"))
@@ -59,17 +62,41 @@ class Market:
         due = [at for at, wake in enumerate(self.wake) if wake <= self.now]
         for at in sorted(due, key=lambda at: self.turn(turns, at)):
             agent = self.agents[at]
-            mean = agent.act() / self.tape.arousal()
+            mean = agent.act() / (self.tape.arousal() * self.session.activity(self.now))
             self.wake[at] = self.now + agent.stream.wait(max(mean, 1.0))
         if self.latent:
             self.quote(self.latent, mix(turns))
-        self.tape.end(self.book.best(BUY), self.book.best(SELL))
+        if self.session.called(self.now):
+            self.call()
+        one = self.tape.last if self.waits() else None
+        self.tape.end(one or self.book.best(BUY), one or self.book.best(SELL))
         if self.analyst:
             self.analyst.step()
         for order in self.book.follow(self.tape.mid):
             self.dropped(order)
+        if self.session.expires(self.now):
+            for number in range(len(self.ledger.accounts)):
+                self.cancel_all(number)
         if self.now % BORROW_TICKS == 0:
             self.ledger.charge_borrowing(self.tape.mid)
+
+    def waits(self) -> bool:
+        """Tell whether orders wait for an auction."""
+        return self.session.auction(self.now)
+
+    def call(self) -> None:
+        """Hold the auction: the side with fewer shares trades all of them; the rest is dropped."""
+        price = self.auction.price(self.tape.last)
+        orders, ppm = self.auction.orders, self.config["fees"]["maker_ppm"]
+        if price is not None:
+            sums, given = self.auction.sums(price), self.auction.fills(price)
+            for order, shares in zip(orders, given.values(), strict=True):
+                if shares:
+                    self.ledger.fill(order.account, order.side, price, shares, ppm)
+            self.tape.cross(BUY if sums[BUY] >= sums[SELL] else SELL, min(sums.values()), price)
+        for order in orders:
+            self.dropped(order)
+        self.auction = Auction()
 
     def turn(self, turns: int, at: int) -> tuple[int, int]:
         """Return the sort key of an agent's turn."""
@@ -100,9 +127,15 @@ class Market:
         """Send an order of an account: "limit", "marketable" or "post_only"."""
         account = self.ledger.accounts[number]
         limit = ANY_PRICE[side] if price is None else price
+        if self.waits() and kind == "marketable" and side == BUY:
+            limit = min(limit, self.book.low + self.book.width - 1)
         order = Order(number, side, limit, quantity, self.now)
         if limit < 1 or self.ledger.refuses(order, lambda: self.worst(order, kind)):
             account.totals["refused"] += 1
+            return
+        if self.waits():
+            account.opened(account.places.index(None), order)
+            self.auction.orders.append(order)
             return
         rests = kind != "marketable"
         crosses = kind == "post_only" and self.book.meets(side, limit)
@@ -128,7 +161,7 @@ class Market:
 
     def worst(self, order: Order, kind: str) -> int:
         """Return the highest price at which a buy may trade."""
-        if kind != "marketable":
+        if kind != "marketable" or self.waits():
             return order.price
         left, worst = order.left, 0
         for ask in self.book.orders(SELL):
@@ -144,7 +177,10 @@ class Market:
 
     def cancel(self, order: Order) -> None:
         """Cancel one order."""
-        self.book.remove(order)
+        if self.waits():
+            self.auction.orders.remove(order)
+        else:
+            self.book.remove(order)
         self.dropped(order)
 
     def cancel_all(self, number: int) -> None:

@@ -12,7 +12,7 @@ ROLES = {
     for number, name in enumerate(
         ("fundamental", "news", "market_news", "agent", "turn", "analyst", "user", "other"), 1
     )
-} | {"slot_turn": 9, "consensus": 10}
+} | {"slot_turn": 9, "consensus": 10, "common": 11}
 
 # Rational approximation of the normal quantile by P. J. Acklam, highest powers first.
 CENTRE_TOP = (

@@ -96,6 +96,15 @@ class Tape:
             self.roots += side * math.sqrt(shares)
             self.consumed += side * shares
 
+    def cross(self, side: int, shares: int, price: int) -> None:
+        """Add the trades of an auction, which neither side initiates; `side` has more shares."""
+        tick = self.tick
+        tick.prices.append(price)
+        tick.volume += shares
+        tick.notional += price * shares
+        tick.trades.append((side, shares, price * shares))
+        self.last = price
+
     def end(self, bid: int | None, ask: int | None) -> None:
         """Close a tick."""
         before, tick, arousal = self.mid, self.tick, self.config["arousal"]

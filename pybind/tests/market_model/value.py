@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from market_model.ledger import DAY_TICKS
+from market_model.session import Session
 from market_model.streams import Stream
 
 VOLATILITY_TICKS = 16
@@ -59,7 +60,8 @@ class Fundamental:
 
     def __init__(self, config: dict[str, Any], seed: int) -> None:
         self.config = config["fundamental"]
-        self.stream = Stream(seed, "fundamental")
+        self.session = Session(config["session"])
+        self.stream, self.shared = Stream(seed, "fundamental"), Stream(seed, "common")
         self.rooms = [Newsroom(config["news"], seed, market=market) for market in (False, True)]
         self.start = self.log = math.log(config["initial_price"])
         self.value = float(config["initial_price"])
@@ -70,7 +72,13 @@ class Fundamental:
 
     def step(self, now: int) -> None:
         """Move to the next tick."""
-        config = self.config
+        config, common = self.config, self.config["common"]
+        walk = self.shared.normal() if common else 0.0
+        if self.session.opens(now):
+            night = self.shared.normal() if common else 0.0
+            if self.session.overnight_sd:
+                draw = mixed(common, self.stream.normal(), night)
+                self.log += self.session.overnight_sd * draw
         if now % VOLATILITY_TICKS == 0:
             for name in self.parts:
                 keep = math.exp(-VOLATILITY_TICKS / config[f"{name}_ticks"])
@@ -79,7 +87,9 @@ class Fundamental:
             if self.stream.chance(config["jumps_per_day"] * VOLATILITY_TICKS / DAY_TICKS):
                 self.log += config["jump_sd"] * self.stream.normal()
         pull = config["drift_per_day"] + config["reversion_per_day"] * (self.start - self.log)
-        self.set(self.log + (self.sd() * self.stream.normal() + pull / DAY_TICKS))
+        sd = self.sd() * self.session.volatility(now)
+        draw = mixed(common, self.stream.normal(), walk)
+        self.set(self.log + (sd * draw + pull / DAY_TICKS))
         for room in self.rooms:
             if (news := room.poll(now)) is not None:
                 self.set(self.log + news[1])
@@ -103,6 +113,11 @@ class Fundamental:
     def sentiment(self, now: int) -> float:
         """Return the sum of all faded sentiments, within -1 and 1."""
         return min(max(sum(event.faded(now) for event in self.live(now)), -1.0), 1.0)
+
+
+def mixed(common: float, own: float, shared: float) -> float:
+    """Return a normal draw that has the share `common` of its variance in common with others."""
+    return math.sqrt(1.0 - common) * own + math.sqrt(common) * shared
 
 
 class Opinion:

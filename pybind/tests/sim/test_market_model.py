@@ -30,6 +30,20 @@ def test_a_market_of_a_preset_equals_its_model_every_tick(preset: str) -> None:
     Pair(sim.MarketConfig.preset(preset), 3, ACCOUNTS, 40).run(budget(2_000))
 
 
+@pytest.mark.parametrize("preset", ["normal", "teaching"])
+@pytest.mark.parametrize("auction_ticks", [0, 13])
+def test_days_with_auctions_and_nights_equal_their_model_every_tick(
+    preset: str, auction_ticks: int
+) -> None:
+    config = sim.MarketConfig.preset(preset)
+    config.session = sim.Session(
+        ticks=90, u_shape=0.6, auction_ticks=auction_ticks, overnight_sd=0.004
+    )
+    config.fundamental.common = 0.3
+    config.slots[0].account.limits = sim.Limits(long=400, short=400, order=100)
+    Pair(config, 11, ACCOUNTS, 40).run(budget(600))
+
+
 def without(*kinds: str) -> sim.MarketConfig:
     """Return the preset normal without some archetypes."""
     config = sim.MarketConfig.preset("normal")

@@ -15,7 +15,6 @@ use crate::{
     clone_in_place::clone_in_place,
     config::{Archetype, MarketConfig, Population},
     rng::{RandomStream, StreamRole, mix},
-    tape::Tape,
     venue::AgentDesk,
     wheel::Wheel,
 };
@@ -190,7 +189,7 @@ impl Agents {
             Mind::Signal(signal) => signal.act(&population.signal, stream, desk),
             Mind::Executor(executor) => executor.act(&population.executor, stream, desk),
         };
-        stream.wait(paced(wait, desk.tape()))
+        stream.wait(paced(wait, desk.tape().arousal * desk.activity))
     }
 
     /// Lets all makers quote around the latent price. First every maker with stale quotes cancels
@@ -234,10 +233,10 @@ impl Agents {
     }
 }
 
-/// Divides a mean wait by the market's arousal. The result is at least one tick.
+/// Divides a mean wait by a factor on wake rates. The result is at least one tick.
 #[inline]
-fn paced(wait: f64, tape: &Tape) -> f64 {
-    (wait / tape.arousal).max(1.0)
+fn paced(wait: f64, rate: f64) -> f64 {
+    (wait / rate).max(1.0)
 }
 
 /// Rounds a drawn size to shares, at least 1 and at most `limit`.

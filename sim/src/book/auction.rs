@@ -23,6 +23,9 @@ pub enum AuctionRule {
 pub struct CallAuction {
     orders: Vec<NewOrder>,
     filled: Vec<i32>,
+    /// Number of orders that came before each.
+    arrivals: Vec<u32>,
+    arrived: u32,
     /// Working space of `clear`: order numbers, sorted by price.
     sorted: Vec<u32>,
     /// Working space of the proportional fill: remainder and order number.
@@ -38,9 +41,11 @@ impl Clone for CallAuction {
     }
 
     fn clone_from(&mut self, source: &Self) {
-        let Self { orders, filled, sorted: _, remainders: _, rule } = source;
+        let Self { orders, filled, arrivals, arrived, sorted: _, remainders: _, rule } = source;
         self.orders.clone_from(orders);
         self.filled.clone_from(filled);
+        self.arrivals.clone_from(arrivals);
+        self.arrived = *arrived;
         self.rule = *rule;
     }
 }
@@ -64,21 +69,33 @@ impl CallAuction {
         Self {
             orders: Vec::with_capacity(room),
             filled: Vec::with_capacity(room),
+            arrivals: Vec::with_capacity(room),
+            arrived: 0,
             sorted: Vec::with_capacity(room),
             remainders: Vec::with_capacity(room),
             rule,
         }
     }
 
-    /// Adds an order and returns its number. Returns `None` if there is no room, or for an order
-    /// without shares.
+    /// Adds an order and returns its number: a new one, or if there is no room for more, that of a
+    /// withdrawn order. Returns `None` if there is neither, or for an order without shares.
     pub fn push(&mut self, order: NewOrder) -> Option<u16> {
-        if self.orders.len() == self.orders.capacity() || order.quantity <= 0 {
+        if order.quantity <= 0 {
             return None;
         }
-        self.orders.push(order);
-        self.filled.push(0);
-        Some(self.orders.len() as u16 - 1)
+        let number = if self.orders.len() < self.orders.capacity() {
+            self.orders.push(order);
+            self.filled.push(0);
+            self.arrivals.push(0);
+            self.orders.len() - 1
+        } else {
+            let withdrawn = self.orders.iter().position(|old| old.quantity == 0)?;
+            self.orders[withdrawn] = order;
+            withdrawn
+        };
+        self.arrivals[number] = self.arrived;
+        self.arrived += 1;
+        Some(number as u16)
     }
 
     /// Returns order `number`, or `None` if it is unknown or withdrawn.
@@ -100,6 +117,8 @@ impl CallAuction {
     pub fn clear_orders(&mut self) {
         self.orders.clear();
         self.filled.clear();
+        self.arrivals.clear();
+        self.arrived = 0;
     }
 
     /// Returns the orders that were not withdrawn, each with its number and the shares that the
@@ -185,7 +204,7 @@ impl CallAuction {
 
     /// Gives `cleared.volume` shares to the orders of one side.
     fn fill(&mut self, side: Side, cleared: Cleared) {
-        let Self { orders, filled, sorted, remainders, rule } = self;
+        let Self { orders, filled, arrivals, sorted, remainders, rule, .. } = self;
         sorted.clear();
         sorted.extend((0..orders.len() as u32).filter(|at| {
             let order = &orders[*at as usize];
@@ -196,7 +215,8 @@ impl CallAuction {
             order.side == side && order.quantity > 0 && satisfied
         }));
         let urgency = |at: &u32| -i64::from(side.sign()) * i64::from(orders[*at as usize].price);
-        sorted.sort_unstable_by_key(|at| (urgency(at), *at));
+        let arrival = |at: &u32| arrivals[*at as usize];
+        sorted.sort_unstable_by_key(|at| (urgency(at), arrival(at)));
         let mut left = cleared.volume;
         let mut at = 0;
         while at < sorted.len() && left > 0 {
@@ -220,7 +240,7 @@ impl CallAuction {
                 remainders.push(((product % i128::from(total)) as i64, *order));
             }
             // The largest remainders come first; among equals, the earlier order.
-            remainders.sort_unstable_by_key(|(remainder, order)| (-remainder, *order));
+            remainders.sort_unstable_by_key(|(remainder, order)| (-remainder, arrival(order)));
             for (_, order) in remainders.iter().take(rest as usize) {
                 filled[*order as usize] += 1;
             }

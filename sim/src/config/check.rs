@@ -1,6 +1,6 @@
 //! Checks of a configuration, before anything is built.
 
-use super::{AccountConfig, ConfigError, MarketConfig};
+use super::{AccountConfig, ConfigError, MarketConfig, Matching};
 use crate::{
     book::Book,
     ledger::{Limits, OPEN_ORDERS},
@@ -37,6 +37,7 @@ impl MarketConfig {
             within("features.reveal_fundamental", sd, 0.0, 1.0)?;
         }
         self.check_processes()?;
+        self.check_session()?;
         self.check_fees()?;
         self.check_population()?;
         self.check_slots()?;
@@ -54,6 +55,7 @@ impl MarketConfig {
         within("fundamental.jump_sd", f.jump_sd, 0.0, 0.5)?;
         within("fundamental.drift_per_day", f.drift_per_day, -1.0, 1.0)?;
         within("fundamental.reversion_per_day", f.reversion_per_day, 0.0, 1e4)?;
+        within("fundamental.common", f.common, 0.0, 1.0)?;
         let n = &self.news;
         within("news.symbol_per_day", n.symbol_per_day, 0.0, 1e4)?;
         within("news.market_per_day", n.market_per_day, 0.0, 1e4)?;
@@ -75,6 +77,19 @@ impl MarketConfig {
         within("arousal.slow_ticks", a.slow_ticks, 1.0, 1e6)?;
         within("arousal.typical", a.typical, 1e-6, 1e6)?;
         within("arousal.ceiling", a.ceiling, a.floor, 1e3)
+    }
+
+    fn check_session(&self) -> Result<(), ConfigError> {
+        let s = &self.session;
+        within("session.ticks", f64::from(s.ticks), 60.0, 1e7)?;
+        within("session.u_shape", s.u_shape, 0.0, 0.9)?;
+        within("session.overnight_sd", s.overnight_sd, 0.0, 0.5)?;
+        // Where every tick is an auction, a session has no others.
+        let longest = match self.matching {
+            Matching::Continuous => (s.ticks - 1) / 2,
+            Matching::CallAuction(_) => 0,
+        };
+        within("session.auction_ticks", f64::from(s.auction_ticks), 0.0, f64::from(longest))
     }
 
     fn check_fees(&self) -> Result<(), ConfigError> {

@@ -51,6 +51,8 @@ pub struct MarketConfig {
     pub arousal: ArousalConfig,
     /// Price around which makers quote.
     pub latent: LatentConfig,
+    /// Pattern of a trading day, its auctions, and the night between two days.
+    pub session: SessionConfig,
     /// Background agents of every symbol.
     pub population: Population,
     /// Fees and borrowing costs.
@@ -85,6 +87,9 @@ pub struct FundamentalConfig {
     pub drift_per_day: f64,
     /// Rate per day at which the logarithm returns to its start; 0 for a pure random walk.
     pub reversion_per_day: f64,
+    /// Share of the random walk's variance, and of that of a night, that all symbols have in
+    /// common, `0..=1`: the correlation between the values of two symbols.
+    pub common: f64,
 }
 
 /// News: shocks to the fundamental with a sentiment that fades linearly.
@@ -160,6 +165,25 @@ impl LatentConfig {
     pub fn is_on(&self) -> bool {
         self.depth > 0.0
     }
+}
+
+/// Settings of sessions: what divides days. All zero but for `ticks`, the market never closes.
+///
+/// A day is a session of `ticks` ticks. Open orders end with it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct SessionConfig {
+    /// Ticks from the open to the close, `60..=10^7`.
+    pub ticks: u32,
+    /// Depth of the U over a day, `0..=0.9`: wake rates and volatility are `1 + 2 * u_shape` times
+    /// as large at open and close, and `1 - u_shape` times in the middle. The mean rate and the
+    /// mean variance stay.
+    pub u_shape: f64,
+    /// Ticks of the auctions at open and close, in which orders wait for one common price. Less
+    /// than half of `ticks`. What does not trade is dropped.
+    pub auction_ticks: u32,
+    /// Standard deviation of the change of the value's logarithm over a night.
+    pub overnight_sd: f64,
 }
 
 /// Endowment and limits of one account from outside: a slot or a user agent.

@@ -4,8 +4,8 @@ use std::{fmt, str::FromStr};
 
 use super::{
     ArousalConfig, ConfigError, ExecutorConfig, FeatureConfig, FundamentalConfig, LatentConfig,
-    MakerConfig, MarketConfig, Matching, NewsConfig, NoiseConfig, Population, SignalConfig,
-    SlotConfig, ValueConfig,
+    MakerConfig, MarketConfig, Matching, NewsConfig, NoiseConfig, Population, SessionConfig,
+    SignalConfig, SlotConfig, ValueConfig,
 };
 use crate::ledger::{FeeSchedule, Limits};
 
@@ -99,6 +99,7 @@ fn normal() -> MarketConfig {
             jump_sd: 0.003_3,
             drift_per_day: 0.0,
             reversion_per_day: 0.0,
+            common: 0.0,
         },
         news: NewsConfig {
             symbol_per_day: 5.0,
@@ -124,6 +125,7 @@ fn normal() -> MarketConfig {
             error_sd: 0.001_8,
             error_ticks: 10_000.0,
         },
+        session: SessionConfig::OFF,
         population: population(),
         fees: FeeSchedule { maker_ppm: 0, taker_ppm: 50, borrow_ppm_per_day: 20 },
         lendable_shares: 1_000_000_000,

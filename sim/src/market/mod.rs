@@ -13,8 +13,8 @@ use symbol::SymbolModel;
 use crate::{
     agents::{Agent, Floor},
     clone_in_place::clone_in_place,
-    config::{AccountConfig, ConfigError, MarketConfig},
-    fundamental::Newsroom,
+    config::{AccountConfig, ConfigError, MarketConfig, Matching},
+    fundamental::{CommonDraws, Newsroom},
     ledger::{BORROW_INTERVAL, Ledger, OrderReject},
     rng::{RandomStream, StreamRole, key, mix},
     venue::{IN_FLIGHT, Pending, Placed, Slot, SlotReport, SlotRequest, Venue},
@@ -51,6 +51,7 @@ pub struct Market {
     slot_key: u64,
     users: Vec<User>,
     newsroom: Newsroom,
+    common: CommonDraws,
 }
 
 clone_in_place! {
@@ -58,7 +59,7 @@ clone_in_place! {
     /// configuration without user agents.
     Market {
         config, seed, now, venues, models, ledger, slots, slot_turns, slot_key, users,
-        newsroom,
+        newsroom, common,
     }
 }
 
@@ -117,6 +118,7 @@ impl Market {
             slot_key: 0,
             users,
             newsroom,
+            common: CommonDraws::default(),
         };
         market.reset(seed);
         Ok(market)
@@ -199,6 +201,7 @@ impl Market {
         }
         let stream = RandomStream::new(seed, StreamRole::MarketNews, 0);
         self.newsroom.reset(stream, config.news.market_per_day, 0);
+        self.common.reseed(RandomStream::new(seed, StreamRole::Common, 0));
     }
 
     /// Derives every random stream from another seed, to make a new episode of a warm snapshot.
@@ -214,6 +217,7 @@ impl Market {
         }
         let stream = RandomStream::new(seed, StreamRole::MarketNews, 0);
         self.newsroom.reset(stream, self.config.news.market_per_day, self.now);
+        self.common.reseed(RandomStream::new(seed, StreamRole::Common, 0));
     }
 
     /// Moves the market forward by one tick.
@@ -221,10 +225,15 @@ impl Market {
         self.now += 1;
         let now = self.now;
         let config = &*self.config;
+        let session = config.session.at(now);
+        let everywhere = matches!(config.matching, Matching::CallAuction(_));
+        self.common.step(&config.fundamental, session);
         let market_news = self.newsroom.poll(now, &config.news, true);
         for (venue, model) in self.venues.iter_mut().zip(&mut self.models) {
             venue.tape.begin_tick();
-            model.fundamental.step(&config.fundamental, now);
+            venue.calling = session.auction || everywhere;
+            let moves = (&config.fundamental, config.session.overnight_sd);
+            model.fundamental.step(moves, (now, session), &self.common);
             if let Some((news, shock)) = model.newsroom.poll(now, &config.news, false) {
                 model.fundamental.hit(news, shock);
             }
@@ -234,16 +243,21 @@ impl Market {
         }
         self.deliver();
         self.act_users();
-        let Self { config, venues, models, ledger, slots, .. } = self;
+        let Self { config, venues, models, ledger, slots, users, .. } = self;
+        let outside = (slots.len() + users.len()) as u16;
         for (symbol, (venue, model)) in venues.iter_mut().zip(models).enumerate() {
             let symbol = symbol as u16;
-            model.act(config, (symbol, now), venue, ledger, slots);
-            if venue.auction.is_some() {
+            model.act(config, (symbol, now, session.activity), venue, ledger, slots);
+            if session.call || everywhere {
                 venue.call(symbol, now, ledger, slots);
             }
             venue.end_tick(config);
             model.end_tick(config, &venue.tape);
             venue.follow(symbol, now, ledger, slots);
+            if session.expires {
+                let accounts = (0..outside).chain(model.agents.accounts());
+                venue.expire(accounts, (symbol, now), ledger, slots);
+            }
             if now.is_multiple_of(BORROW_INTERVAL) {
                 ledger.charge_borrowing(symbol, venue.tape.mid2 / 2);
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Market, symbol::SymbolModel};
 use crate::{
-    book::{Book, BookOp, Side},
+    book::{Book, BookOp, Side, auction::CallAuction},
     candles::Candles,
     config::{Archetype, MarketConfig},
     fundamental::News,
@@ -396,6 +396,7 @@ impl Market {
         }
         self.ledger.digest(&mut word);
         self.newsroom.digest(&mut word);
+        self.common.digest(&mut word);
         for slot in &self.slots {
             slot.digest(&mut word);
         }
@@ -423,6 +424,10 @@ impl Market {
                     venue.book.for_each_order(side, |_, order| {
                         open += if order.owner == account { i64::from(order.quantity) } else { 0 };
                     });
+                }
+                let waiting = venue.auction.iter().flat_map(CallAuction::results);
+                for (_, order, _) in waiting.filter(|(_, order, _)| order.owner == account) {
+                    open += i64::from(order.quantity);
                 }
                 let ledger = i64::from(bid) + i64::from(offered);
                 if open != ledger {

@@ -123,7 +123,7 @@ impl SymbolModel {
     pub(super) fn act(
         &mut self,
         config: &MarketConfig,
-        (symbol, now): (u16, u64),
+        (symbol, now, activity): (u16, u64, f64),
         venue: &mut Venue,
         ledger: &mut Ledger,
         slots: &mut [Slot],
@@ -139,7 +139,7 @@ impl SymbolModel {
             let agent = self.turns[at] as u16;
             let account = self.agents.account(agent);
             let pit = venue.pit(symbol, now, ledger, slots);
-            let mut desk = AgentDesk { pit, account, value, tilt };
+            let mut desk = AgentDesk { pit, account, value, tilt, activity };
             let wait = self.agents.act(&config.population, agent, &mut desk);
             self.wheel.schedule(agent, now + wait);
         }
@@ -151,7 +151,7 @@ impl SymbolModel {
             tape.consumed -= tape.consumed / config.latent.recovery_ticks;
             let first = mix(tick_key) as u16;
             let pit = venue.pit(symbol, now, ledger, slots);
-            let mut desk = AgentDesk { pit, account: 0, value, tilt };
+            let mut desk = AgentDesk { pit, account: 0, value, tilt, activity };
             self.agents.requote(&config.population, first, &mut desk);
         }
     }

@@ -10,7 +10,10 @@ pub use slot::{IN_FLIGHT, RECORDS, SlotFill, SlotReport, SlotRequest, SlotTotals
 pub(crate) use slot::{Pending, Slot};
 
 use crate::{
-    book::{Book, BookOp, Side, auction::CallAuction},
+    book::{
+        Book, BookOp, Side,
+        auction::{AuctionRule, CallAuction},
+    },
     config::{MarketConfig, Matching},
     ledger::{Ledger, Reduced},
     tape::{MarketOrder, Tape},
@@ -24,6 +27,8 @@ const ORDERS_PER_ACCOUNT: usize = 4;
 pub(crate) struct Venue {
     pub(crate) book: Book,
     pub(crate) auction: Option<CallAuction>,
+    /// Orders go to the auction and not to the book.
+    pub(crate) calling: bool,
     pub(crate) tape: Tape,
     /// Calls of the book, if they are logged. Copies have no log.
     pub(crate) log: Option<Vec<BookOp>>,
@@ -33,13 +38,15 @@ impl Clone for Venue {
     fn clone(&self) -> Self {
         let mut tape = Tape::new(self.tape.orders.capacity());
         tape.copy_from(&self.tape);
-        Self { book: self.book.clone(), auction: self.auction.clone(), tape, log: None }
+        let (book, auction) = (self.book.clone(), self.auction.clone());
+        Self { book, auction, calling: self.calling, tape, log: None }
     }
 
     fn clone_from(&mut self, source: &Self) {
-        let Self { book, auction, tape, log: _ } = source;
+        let Self { book, auction, calling, tape, log: _ } = source;
         self.book.clone_from(book);
         self.auction.clone_from(auction);
+        self.calling = *calling;
         self.tape.copy_from(tape);
         self.log = None;
     }
@@ -49,12 +56,15 @@ impl Venue {
     /// Allocates a venue in which `accounts` accounts can trade.
     pub(crate) fn new(config: &MarketConfig, accounts: usize) -> Self {
         let auction = match config.matching {
-            Matching::Continuous => None,
-            Matching::CallAuction(rule) => Some(CallAuction::new(config.book_orders, rule)),
+            Matching::Continuous if config.session.auction_ticks == 0 => None,
+            Matching::Continuous => Some(AuctionRule::PricePriority),
+            Matching::CallAuction(rule) => Some(rule),
         };
+        let auction = auction.map(|rule| CallAuction::new(config.book_orders, rule));
         Self {
             book: Book::new(config.book_levels, config.book_orders, config.initial_price),
             auction,
+            calling: false,
             tape: Tape::new(ORDERS_PER_ACCOUNT * accounts + 16),
             log: None,
         }
@@ -85,14 +95,14 @@ impl Venue {
             now,
             book: &mut self.book,
             log: self.log.as_mut(),
-            auction: self.auction.as_mut(),
+            auction: self.auction.as_mut().filter(|_| self.calling),
             tape: &mut self.tape,
             ledger,
             slots,
         }
     }
 
-    /// Holds the call auction of this tick, and drops the orders that did not trade.
+    /// Holds the call auction, and drops the orders that did not trade.
     pub(crate) fn call(&mut self, symbol: u16, now: u64, ledger: &mut Ledger, slots: &mut [Slot]) {
         let Some(auction) = self.auction.as_mut() else { return };
         let cleared = auction.clear(self.tape.last_price);
@@ -137,12 +147,24 @@ impl Venue {
         auction.clear_orders();
     }
 
+    /// Cancels the orders in the book of `accounts`.
+    pub(crate) fn expire(
+        &mut self,
+        accounts: impl Iterator<Item = u16>,
+        (symbol, now): (u16, u64),
+        ledger: &mut Ledger,
+        slots: &mut [Slot],
+    ) {
+        let mut pit = self.pit(symbol, now, ledger, slots);
+        accounts.for_each(|account| pit.cancel_all(account));
+    }
+
     /// Closes the tape of the tick.
     #[inline]
     pub(crate) fn end_tick(&mut self, config: &MarketConfig) {
         let (mut bid, mut ask) = (self.book.best_bid(), self.book.best_ask());
-        if self.auction.is_some() {
-            // A call market has one price.
+        if self.calling {
+            // An auction has one price.
             (bid, ask) = (Some(self.tape.last_price), Some(self.tape.last_price));
         }
         self.tape.end_tick(bid, ask, &config.arousal);

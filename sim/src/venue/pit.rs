@@ -14,7 +14,7 @@ use crate::{
 const MOST_SLIP: i32 = 50;
 
 /// Identity of an open order. Unique until 2^32 orders have come to its symbol; in a call auction,
-/// unique within a tick.
+/// until 2^32 ticks have passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OrderId {
     /// Symbol.
@@ -180,10 +180,10 @@ impl Pit<'_> {
     fn enter(&mut self, new: NewOrder) -> Result<Placed, OrderReject> {
         let number = self.auction.as_mut().and_then(|auction| auction.push(new));
         let slot = number.ok_or(OrderReject::BookFull)?;
-        let NewOrder { owner, side, price, quantity, place, .. } = new;
+        let NewOrder { owner, side, price, quantity, place, now, .. } = new;
         let entry = Resting { side, price, quantity, slot, place };
         self.ledger.opened(owner, self.symbol, entry);
-        let id = OrderId { symbol: self.symbol, slot, id: 0 };
+        let id = OrderId { symbol: self.symbol, slot, id: now };
         Ok(Placed { filled: 0, resting: Some(id) })
     }
 
@@ -231,7 +231,7 @@ impl Pit<'_> {
 
     pub(crate) fn cancel_id(&mut self, account: u16, order: OrderId) -> bool {
         let owned = match &self.auction {
-            Some(auction) => auction.order(order.slot).map(|open| (open.owner, 0)),
+            Some(auction) => auction.order(order.slot).map(|open| (open.owner, open.now)),
             None => self.book.order(order.slot).map(|open| (open.owner, open.id)),
         };
         owned == Some((account, order.id)) && self.cancel_slot(order.slot)
@@ -272,6 +272,8 @@ pub(crate) struct AgentDesk<'a> {
     pub(crate) account: u16,
     pub(crate) value: f64,
     pub(crate) tilt: f64,
+    /// Factor of the session on wake rates.
+    pub(crate) activity: f64,
 }
 
 impl AgentDesk<'_> {

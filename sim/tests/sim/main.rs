@@ -17,4 +17,5 @@ mod features;
 mod latent;
 mod presets;
 mod realism;
+mod session;
 mod slots;

@@ -24,6 +24,7 @@ from backcast.sim._config import (
     Latent,
     MarketConfig,
     News,
+    Session,
     Slot,
 )
 from backcast.sim._population import (
@@ -52,6 +53,7 @@ __all__ = [
     "News",
     "NoiseTraders",
     "Population",
+    "Session",
     "SignalTraders",
     "Slot",
     "ValueTraders",

@@ -110,6 +110,9 @@ class Fundamental(Settings):
         Drift of the logarithm per day.
     reversion_per_day : float
         Rate per day at which the logarithm returns to its start; 0 for a pure random walk.
+    common : float
+        Correlation between the values of two symbols, 0 to 1: the share of the random walk's
+        variance, and of a night's, that all symbols have in common.
     """
 
     volatility: float = default("fundamental.volatility")
@@ -121,6 +124,7 @@ class Fundamental(Settings):
     jump_sd: float = default("fundamental.jump_sd")
     drift_per_day: float = default("fundamental.drift_per_day")
     reversion_per_day: float = default("fundamental.reversion_per_day")
+    common: float = default("fundamental.common")
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -217,6 +221,41 @@ class Latent(Settings):
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
+class Session(Settings):
+    """Trading days: their pattern, their auctions, and the nights between them.
+
+    A day is a session of ``ticks`` ticks, at whose end all open orders are cancelled. By default
+    the market never closes.
+
+    Parameters
+    ----------
+    ticks : int
+        Ticks from the open to the close.
+    u_shape : float
+        Depth of the U over a day, 0 to 0.9. Agents act ``1 + 2 * u_shape`` times as often at the
+        open and at the close, and ``1 - u_shape`` times as often in the middle; volatility has the
+        same shape. The mean rate and the mean variance stay.
+    auction_ticks : int
+        Ticks of the auctions at open and close, less than half of ``ticks``. Orders wait for one
+        common price. What does not trade is dropped.
+    overnight_sd : float
+        Standard deviation of the change of the value's logarithm over a night.
+
+    Examples
+    --------
+    >>> from backcast import sim
+    >>> config = sim.MarketConfig.preset("normal")
+    >>> config.session = sim.Session(u_shape=0.4, auction_ticks=300, overnight_sd=0.01)
+    >>> config.check()
+    """
+
+    ticks: int = default("session.ticks")
+    u_shape: float = default("session.u_shape")
+    auction_ticks: int = default("session.auction_ticks")
+    overnight_sd: float = default("session.overnight_sd")
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
 class MarketConfig(Settings):
     """A market: symbols, agents, news, fees, and slots for orders from outside.
 
@@ -244,6 +283,8 @@ class MarketConfig(Settings):
         Effect of price moves on how often agents act.
     latent : Latent
         Price around which makers quote.
+    session : Session
+        Pattern of a trading day, its auctions, and the nights.
     population : Population
         Background agents of every symbol.
     fees : Fees
@@ -273,6 +314,7 @@ class MarketConfig(Settings):
     news: News = dataclasses.field(default_factory=News)
     arousal: Arousal = dataclasses.field(default_factory=Arousal)
     latent: Latent = dataclasses.field(default_factory=Latent)
+    session: Session = dataclasses.field(default_factory=Session)
     population: Population = dataclasses.field(default_factory=Population)
     fees: Fees = dataclasses.field(default_factory=Fees)
     lendable_shares: int = default("lendable_shares")

@@ -4,7 +4,7 @@ use backcast_core::plumbing::closest_name;
 use backcast_sim::{
     AccountConfig, ArousalConfig, AuctionRule, ExecutorConfig, FeatureConfig, FeeSchedule,
     FundamentalConfig, LatentConfig, Limits, MakerConfig, MarketConfig, Matching, NewsConfig,
-    NoiseConfig, Population, SignalConfig, SlotConfig, ValueConfig,
+    NoiseConfig, Population, SessionConfig, SignalConfig, SlotConfig, ValueConfig,
 };
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
@@ -145,17 +145,18 @@ macro_rules! fields {
 fields! {
     MarketConfig {
         symbols, initial_price, tick_size, book_levels, book_orders, matching, fundamental, news,
-        arousal, latent, population, fees, lendable_shares, slots, features,
+        arousal, latent, session, population, fees, lendable_shares, slots, features,
     }
     FundamentalConfig {
         volatility, fast_ticks, fast_sd, slow_ticks, slow_sd, jumps_per_day, jump_sd,
-        drift_per_day, reversion_per_day,
+        drift_per_day, reversion_per_day, common,
     }
     NewsConfig {
         symbol_per_day, market_per_day, shock_sd, rumour_share, life_ticks, sentiment_tilt,
     }
     ArousalConfig { floor, fast, slow, fast_ticks, slow_ticks, typical, ceiling }
     LatentConfig { depth, slope, recovery_ticks, error_sd, error_ticks }
+    SessionConfig { ticks, u_shape, auction_ticks, overnight_sd }
     Population { maker, noise, value, signal, executor, cash, shares, limits }
     MakerConfig {
         count, wait, half_spread, spread_per_vol, skew, flow_shift, root_shift, level_step, size,

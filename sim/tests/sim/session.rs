@@ -1,0 +1,146 @@
+//! Trading days: their pattern, auctions and nights, and values with a common part.
+
+use backcast_sim::{
+    DAY_TICKS, Market, MarketConfig, OrderId, Preset, SessionConfig, Side, SlotRequest,
+};
+
+/// Returns the preset `normal` with days.
+fn with_days(session: SessionConfig) -> MarketConfig {
+    let mut config = Preset::Normal.config();
+    config.session = session;
+    config
+}
+
+const DAY: SessionConfig =
+    SessionConfig { ticks: 600, u_shape: 0.6, auction_ticks: 60, overnight_sd: 0.005 };
+
+#[test]
+fn orders_wait_for_one_price_at_open_and_close_and_end_with_the_day() {
+    let mut market = Market::new(&with_days(DAY), 3).unwrap();
+    let mut auctions = 0;
+    for tick in 1..=6 * 600_u64 {
+        market.tick();
+        market.check().unwrap();
+        let time = (tick - 1) % 600;
+        let traded = market.volume(0);
+        if (60..540).contains(&time) {
+            // Open orders end before the auction at the close.
+            assert_eq!(market.book(0).live_orders() == 0, time == 539, "tick {tick}");
+        } else if time == 59 || time == 599 {
+            auctions += u64::from(traded > 0);
+            assert!(market.market_orders(0).len() <= 1, "an auction has one price");
+            assert_eq!(market.book(0).live_orders(), 0);
+        } else {
+            assert_eq!((traded, market.book(0).live_orders()), (0, 0), "tick {tick}");
+        }
+    }
+    assert!(auctions >= 11, "{auctions} of 12 auctions traded");
+}
+
+#[test]
+fn the_first_price_of_a_day_holds_the_night() {
+    let night = SessionConfig { overnight_sd: 0.03, ..DAY };
+    let (mut together, mut gaps) = (0.0, 0.0);
+    for seed in 0..20 {
+        let mut market = Market::new(&with_days(night), seed).unwrap();
+        market.run(600);
+        let (close, value) = (market.mid(0), market.fundamental(0));
+        market.run(60);
+        let price = (market.mid(0) / close).ln();
+        let change = (market.fundamental(0) / value).ln();
+        together += price * change;
+        gaps += change * change;
+    }
+    let slope = together / gaps;
+    assert!((0.8..1.2).contains(&slope), "the opening price takes {slope} of the night");
+}
+
+#[test]
+fn more_is_traded_near_open_and_close_than_at_noon() {
+    let session = SessionConfig { ticks: 3_000, u_shape: 0.6, ..SessionConfig::OFF };
+    let mut market = Market::new(&with_days(session), 4).unwrap();
+    market.run(3_000);
+    let mut shares = [0_i64; 3];
+    for tick in 0..5 * 3_000 {
+        market.tick();
+        shares[(tick % 3_000) / 1_000] += market.volume(0);
+    }
+    let noon = shares[1] as f64;
+    for (at, name) in [(0, "morning"), (2, "afternoon")] {
+        let ratio = shares[at] as f64 / noon;
+        assert!(ratio > 1.4, "the {name} trades {ratio} of what noon does");
+    }
+}
+
+#[test]
+fn an_outside_order_waits_for_the_auction_can_be_cancelled_and_is_dropped_at_the_call() {
+    let mut market = Market::new(&with_days(DAY), 5).unwrap();
+    let mut auction_of = |shares: [i32; 3], cancelled: &[OrderId]| {
+        let before = market.position(0, 0).unwrap();
+        for quantity in shares {
+            market.send(0, 0, SlotRequest::limit(Side::Buy, 10_600, quantity)).unwrap();
+        }
+        market.tick();
+        let placed = market.reports(0).unwrap();
+        let resting: Vec<_> =
+            placed.iter().map(|one| one.result.unwrap().resting.unwrap()).collect();
+        let cancelled = if cancelled.is_empty() { &resting[1..2] } else { cancelled };
+        for order in cancelled {
+            market.send(0, 0, SlotRequest::Cancel(*order)).unwrap();
+        }
+        market.run(58);
+        assert_eq!(market.position(0, 0).unwrap(), before, "nothing trades before the call");
+        market.tick();
+        let bought = market.position(0, 0).unwrap() - before;
+        market.run(480);
+        (bought, resting)
+    };
+    let (bought, first) = auction_of([10, 20, 30], &[]);
+    assert_eq!(bought, 40);
+    // Numbers of an auction that is over cancel nothing.
+    let (bought, _) = auction_of([1, 2, 3], &first);
+    assert_eq!(bought, 6);
+}
+
+#[test]
+fn symbols_with_a_common_part_move_together_the_more_the_longer_one_looks() {
+    let correlation = |common: f64, ticks: usize| {
+        let mut config = Preset::Normal.config();
+        config.symbols = 2;
+        config.news.market_per_day = 0.0;
+        config.fundamental.common = common;
+        let mut sums = [0.0; 3];
+        for seed in 0..4 {
+            let mut market = Market::new(&config, seed).unwrap();
+            market.run(3_600);
+            let mut before = [market.mid(0), market.mid(1)];
+            for _ in 0..DAY_TICKS as usize / ticks {
+                market.run(ticks as u64);
+                let now = [market.mid(0), market.mid(1)];
+                let [a, b] = [0, 1].map(|at| (now[at] / before[at]).ln());
+                sums = [sums[0] + a * b, sums[1] + a * a, sums[2] + b * b];
+                before = now;
+            }
+        }
+        sums[0] / (sums[1] * sums[2]).sqrt()
+    };
+    let (short, long) = (correlation(0.8, 1), correlation(0.8, 300));
+    assert!((0.3..0.9).contains(&long), "{long} over 300 ticks");
+    assert!(short < 0.8 * long, "{short} in one tick, {long} over 300");
+    let none = correlation(0.0, 300);
+    assert!(none.abs() < 0.2, "{none} without a common part");
+}
+
+#[test]
+fn a_reseeded_copy_draws_another_common_part() {
+    let mut config = Preset::Normal.config();
+    config.fundamental.common = 1.0;
+    let mut market = Market::new(&config, 1).unwrap();
+    market.run(100);
+    let mut copy = market.clone();
+    copy.run(1);
+    market.reseed(2);
+    market.run(1);
+    let values = [market.fundamental(0), copy.fundamental(0)];
+    assert_ne!(values[0].to_bits(), values[1].to_bits());
+}
