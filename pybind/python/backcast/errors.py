@@ -18,6 +18,7 @@ __all__ = [
     "EnvError",
     "ExistsError",
     "FleetError",
+    "FleetWarning",
     "InUseError",
     "LappedError",
     "LappedWarning",
@@ -138,6 +139,10 @@ class WriterWarning(RuntimeWarning):
     """Rows contradict the autoreset mode, episodes were cut, or actors outnumber lanes."""
 
 
+class FleetWarning(RuntimeWarning):
+    """A function that writes statistics of a fleet raised; training goes on."""
+
+
 class UnlinkedWarning(RuntimeWarning):
     """A ring was removed or replaced while this process uses it; issued once per handle."""
 
@@ -192,7 +197,12 @@ class ActorError(FleetError):
 
 
 class ActorTimeoutError(FleetError, TimeoutError):
-    """An actor of a fleet did not start in time, or the actors did not finish in time."""
+    """An actor of a fleet did not start in time, or hangs, or did not finish in time."""
+
+    rank: int | None = None
+    """Rank of the actor that hangs."""
+    actor_traceback: str = ""
+    """Stack of the actor that hangs, as text; also a note of this error."""
 
 
 class RestartLimitError(FleetError):

@@ -23,6 +23,7 @@ def test_every_error_is_a_backcast_error_and_a_builtin(
 
 
 WARNINGS: list[type[Warning]] = [
+    errors.FleetWarning,
     errors.LappedWarning,
     errors.LeaseWarning,
     errors.UnlinkedWarning,

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 
+import backcast as bc
 from backcast import fleet
 from backcast.fleet import Context
 
@@ -26,6 +29,59 @@ def write_down(context: Context, folder: str) -> None:
 def report_all(context: Context, reports: int) -> None:
     for number in range(reports):
         fleet.report(return_=float(number), length=10 * context.rank, version=number)
+
+
+def report_numbers(context: Context, reports: int) -> None:
+    """Report `loss/critic` in every actor, and `größe` in actor 0 with an episode."""
+    for number in range(reports):
+        named = {"loss/critic": (context.rank + 1) * number}
+        if context.rank:
+            context.report(**named)
+        else:
+            context.report(return_=1.0, length=7, **named, größe=number)
+
+
+def report_numbers_without_end(context: Context) -> None:
+    while not context.stopped:
+        context.report(one=1.0, two=2.0)
+
+
+def append_slowly(context: Context, ring: str) -> None:
+    """Append a row every 20 ms, without a look at the fleet."""
+    with bc.ReplayBuffer.attach(ring) as buf, buf.writer() as writer:
+        while True:
+            writer.append(obs=1, terminated=False, truncated=False)
+            time.sleep(0.02)
+
+
+def append_fast(context: Context, ring: str) -> None:
+    """Append as fast as the rate limiter of the ring allows, without a look at the fleet."""
+    with bc.ReplayBuffer.attach(ring) as buf, buf.writer() as writer:
+        while True:
+            writer.append(obs=1, terminated=False, truncated=False)
+
+
+def await_version(context: Context, params: str, version: int) -> None:
+    bc.Params.attach(params).wait(version)
+
+
+def look_at_the_flag(context: Context) -> None:
+    while not context.stopped:
+        time.sleep(0.01)
+
+
+def hang_in_first_life(context: Context, how: str = "lock") -> None:
+    """Hang in actor 1: in Python's code, in a lock, stopped, or outside of the interpreter."""
+    if context.rank == 1 and context.life == 0:
+        if how == "lock":
+            threading.Event().wait()
+        while how == "loop":
+            pass
+        if how == "stopped":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        if how == "native":
+            re.match("(a*)*b", 100 * "a")
+    context.wait()
 
 
 def raise_at(context: Context, step: int) -> None:

@@ -55,6 +55,8 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], list[str]]] = {
     "buffer": ({"buffer": "pong"}, TypeError, ["buffer", "'pong'", "ReplayBuffer"]),
     "env": ({"env": {"OMP_NUM_THREADS": 2}}, TypeError, ["OMP_NUM_THREADS"]),
     "timeout": ({"start_timeout": 0}, ValueError, ["start_timeout", "0"]),
+    "no time": ({"report_timeout": 0}, ValueError, ["report_timeout", "0"]),
+    "words": ({"report_timeout": "long"}, TypeError, ["report_timeout", "'long'"]),
 }
 
 
@@ -220,17 +222,32 @@ def test_words_of_other_libraries_get_ours_back(given: str, ours: str | None) ->
     assert ours is None or f"`{ours}`" in str(raised.value)
 
 
-REPORTS = {
-    "nan": ({"return_": float("nan")}, r"\breturn_\b.*\bnan\b"),
-    "inf": ({"return_": float("inf")}, r"\breturn_\b.* inf\b"),
-    "numpy": ({"return_": np.float32("-inf")}, r"\breturn_\b.*-inf\b"),
+REPORTS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
+    "nan": ({"return_": float("nan")}, ValueError, r"\breturn_\b.*\bnan\b"),
+    "inf": ({"return_": float("inf")}, ValueError, r"\breturn_\b.* inf\b"),
+    "numpy": ({"return_": np.float32("-inf")}, ValueError, r"\breturn_\b.*-inf\b"),
+    "nothing": ({}, TypeError, r"\breturn_=.*by name\b"),
+    "named nan": ({"loss": float("nan")}, ValueError, r"\bloss\b.*\bnan\b"),
+    "named inf": ({"lr": 1, "loss": -np.inf}, ValueError, r"\bloss\b.*-inf\b"),
+    "text": ({"loss": "0.5"}, TypeError, r"\bloss\b.*'0\.5'"),
+    "nobody": ({"loss": None}, TypeError, r"\bloss\b.*\bNone\b"),
+    "array": ({"loss": np.zeros(2)}, TypeError, r"\bloss\b"),
+    "long name": ({33 * "n": 1.0}, ValueError, r"n{33}.*\b32\b"),
+    "no name": ({"": 1.0}, ValueError, r"''.*\b32\b"),
+    "misspelt": ({"lenght": 5}, TypeError, r"`lenght`.*`length`"),
+    "plural": ({"returns": 5.0}, TypeError, r"`returns`.*`return_`"),
+    "control": ({"a\nb": 1.0}, ValueError, r"'a\\nb'"),
 }
 
 
-@pytest.mark.parametrize(("given", "words"), REPORTS.values(), ids=REPORTS)
-def test_returns_that_no_mean_could_have_are_refused(given: dict[str, Any], words: str) -> None:
-    with pytest.raises(bc.errors.ArgumentError, match=words):
+@pytest.mark.parametrize(("given", "builtin", "words"), REPORTS.values(), ids=REPORTS)
+def test_reports_that_no_mean_could_have_are_refused(
+    given: dict[str, Any], builtin: type[Exception], words: str
+) -> None:
+    with pytest.raises(bc.errors.ArgumentError, match=words) as raised:
         bc.fleet.report(**given)
+    assert isinstance(raised.value, builtin)
+    assert "\n" not in str(raised.value)
 
 
 def test_a_wait_takes_any_time_but_nan() -> None:
@@ -247,9 +264,14 @@ def test_reports_of_any_process_show_no_number_that_json_lacks(place: Path) -> N
     ring = ReportRing("reports", 1, str(place))
     with bc.ReplayBuffer.attach("reports") as buf, buf.writer() as writer:
         for return_ in (1.0, float("inf"), float("nan")):
-            row = {"rank": 0, "life": 0, "return": return_, "steps": -1, "version": -1}
+            row: dict[str, Any] = {"rank": 0, "life": 0, "return": return_}
+            row |= {"steps": -1, "version": -1}
+            row |= {"name": np.frombuffer(b"loss".ljust(32, b"\0"), "u1"), "value": return_}
             writer.append(**row, time_s=1.0, terminated=False, truncated=False)
-    assert [report.return_ for report in ring.read()] == [1.0, None, None]
+        row |= {"name": np.full(32, 0xFF, "u1"), "value": 2.0}
+        writer.append(**row, time_s=1.0, terminated=False, truncated=False)
+    read = [(report.return_, report.name, report.value) for report in ring.read()]
+    assert read == [(1.0, "loss", 1.0), *[(None, None, None)] * 3]
     ring.close()
 
 

@@ -6,7 +6,7 @@
         with bc.ReplayBuffer.attach(ring) as buf, buf.writer() as writer:
             while not context.stopped:
                 ...
-                context.report(return_=total, length=steps, version=version)
+                context.report(return_=total, length=steps, version=version, epsilon=epsilon)
 
 
     if __name__ == "__main__":
@@ -17,6 +17,6 @@
 
 from backcast.fleet._context import Context, context, report
 from backcast.fleet._fleet import Fleet
-from backcast.fleet._stats import ActorStats, FleetStats
+from backcast.fleet._stats import ActorStats, FleetStats, NumberStats
 
-__all__ = ["ActorStats", "Context", "Fleet", "FleetStats", "context", "report"]
+__all__ = ["ActorStats", "Context", "Fleet", "FleetStats", "NumberStats", "context", "report"]

@@ -1,12 +1,14 @@
 """Process of a function actor: imports it, calls it, and tells the parent how it ended.
 
-The parent says when to begin and when to stop; the child says that it is ready, or what failed. A
-parent that dies closes the connection, and the child ends by itself; the guardian kills it if not.
+The parent says when to begin and when to stop, and asks where a silent child is. The child says
+that it is ready, what failed, or where it is. A parent that dies closes the connection, and the
+child ends by itself; the guardian kills it if not.
 """
 
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import os
 import pickle
@@ -14,6 +16,7 @@ import signal
 import sys
 import threading
 import traceback
+from contextlib import suppress
 from multiprocessing import process, spawn
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -23,6 +26,7 @@ import backcast as bc
 from backcast._native import _closest_name
 from backcast.fleet import _context
 from backcast.fleet._environment import Identity
+from backcast.fleet._process import WHERE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +37,10 @@ _ORPHAN_S = 1.0
 _EXIT_ORPHANED = 70
 _LONGEST_TEXT = 4096
 _LONGEST_TRACE = 16384
+_WAITS = {
+    inspect.unwrap(wait).__code__ for wait in (_context.Context.wait, bc.Params.wait, bc.Fleet.wait)
+}
+"""Calls in which an actor waits for others."""
 
 
 class UnknownFunctionError(Exception):
@@ -40,10 +48,11 @@ class UnknownFunctionError(Exception):
 
 
 class ParentLink:
-    """Child's end of the connection; a thread waits for the request to stop."""
+    """Child's end of the connection; a thread answers the parent until it requests to stop."""
 
     def __init__(self, connection: Connection[Any, Any]) -> None:
         self._connection = connection
+        self._sending = threading.Lock()
         self.stop = threading.Event()
         threading.Thread(target=self._listen, name="fleet", daemon=True).start()
 
@@ -54,7 +63,8 @@ class ParentLink:
     def say(self, kind: str, **facts: str) -> None:
         """Send a message; a parent that is gone does not matter."""
         try:
-            self._connection.send_bytes(json.dumps({"kind": kind, **facts}).encode())
+            with self._sending:
+                self._connection.send_bytes(json.dumps({"kind": kind, **facts}).encode())
         except OSError:
             self.stop.set()
 
@@ -72,7 +82,12 @@ class ParentLink:
 
     def _listen(self) -> None:
         try:
-            self._connection.recv_bytes()
+            while self._connection.recv_bytes() == WHERE:
+                waits, stack = False, ""
+                # Without an answer this thread still hears the request to stop.
+                with suppress(Exception):
+                    waits, stack = _place()
+                self.say("waits" if waits else "hangs", trace=stack[-_LONGEST_TRACE:])
             self.stop.set()
         except (EOFError, OSError):
             self.stop.set()
@@ -87,6 +102,16 @@ class ParentLink:
         signal.signal(number, signal.SIG_DFL)
         signal.raise_signal(number)
         raise SystemExit(128 + number)
+
+
+def _place() -> tuple[bool, str]:
+    """Return whether the function waits for the fleet or for parameters, and its stack as text."""
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    stack = list(traceback.walk_stack(frame))[::-1]
+    own = [at for at, (frame, _) in enumerate(stack) if frame.f_code.co_filename == __file__]
+    waits = any(frame.f_code in _WAITS for frame, _ in stack)
+    shown = traceback.StackSummary.extract(iter(stack[own[-1] + 1 if own else 0 :]))
+    return waits, "Stack (most recent call last):\n" + "".join(shown.format())
 
 
 def main(connection: Connection[Any, Any], payload: int) -> None:

@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
+import difflib
+import functools
 import math
 import operator
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 import backcast as bc
 from backcast._calls import explained
-from backcast.errors import ArgumentError, ArgumentTypeError
+from backcast.errors import ArgumentError, ArgumentTypeError, BackcastError
 from backcast.fleet._environment import Identity
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from backcast import Writer
+
+    Row = dict[str, Any]
 
 NOTHING = -1
 """Length or version that a report does not have."""
+NAME_BYTES = 32
+"""Length of the longest name of a number, in UTF-8."""
+MOST_NAMES = 64
+"""Names of numbers that one process may report."""
 _MOST = 2**63 - 1
+_ARGUMENTS = ("return_", "length", "version")
+_TYPO = 0.83
+"""Likeness from which a name is a misspelt argument: `returns` and `lenght`, not `return_raw`."""
+_NO_NAME = np.zeros(NAME_BYTES, "u1")
 
 
 class Context:
@@ -38,6 +55,8 @@ class Context:
         self._identity = identity
         self._stop = stop or threading.Event()
         self._writer: Writer | None = None
+        self._names: set[str] = set()
+        self._beat_due_s = 0.0
 
     @property
     def rank(self) -> int:
@@ -61,7 +80,12 @@ class Context:
 
     @property
     def stopped(self) -> bool:
-        """Whether the fleet stops: return soon. After a second the function is interrupted."""
+        """Whether the fleet stops: return soon. After a second the function is interrupted.
+
+        Reading it is a sign of life for ``report_timeout=``.
+        """
+        if self._identity.beat_s:
+            self._beat()
         return self._stop.is_set()
 
     @explained
@@ -98,11 +122,14 @@ class Context:
         return_: float | None = None,
         length: int | None = None,
         version: int | None = None,
+        **numbers: float,
     ) -> None:
-        """Report an episode, or the version of the policy that acts, to the parent.
+        """Report an episode, the version of the policy that acts, or named numbers, to the parent.
 
-        One row of the fleet's own ring: no lock, no system call, and nothing that waits. Reports
-        that the parent has not read are overwritten after some 4,000 others of this actor.
+        One row of the fleet's own ring, and one more for each further number: no lock, no system
+        call, and nothing that waits. Rows that the parent has not read are overwritten after some
+        4,000 others of this actor. A process that is killed in the call leaves a part of the
+        numbers, and no wrong one.
 
         Parameters
         ----------
@@ -112,30 +139,56 @@ class Context:
             Steps of the episode.
         version : int, optional
             Version of the policy that acted last.
+        **numbers : float
+            Any other numbers by name, such as ``epsilon=0.1``, which ``fleet.stats()["numbers"]``
+            shows. At most 64 names a process, each of at most 32 bytes. One that is nearly
+            ``return_``, ``length`` or ``version`` is refused as a misspelling.
 
         Raises
         ------
         ArgumentTypeError
-            If an argument is no number, or all are left out.
+            If an argument is no number or misspelt, or all are left out.
         ArgumentError
-            If a count is negative or too large, or the return is not finite.
+            If a count is negative or too large, the return or a named number is not finite, or a
+            name is too long or one too many.
         FleetError
             If no fleet started this process.
         """
-        self._append(_row_of(return_, length, version))
+        self._send(_rows_of(return_, length, version, numbers), numbers)
 
-    def _append(self, row: dict[str, float | int]) -> None:
+    def _send(self, rows: list[Row], names: Iterable[str]) -> None:
+        known = self._names.union(names)
+        if len(known) > MOST_NAMES:
+            [name, *_] = sorted(known - self._names)
+            raise ArgumentError(
+                f"{name!r} is number {len(known)} of the names that this process reports, and it "
+                f"may have {MOST_NAMES}; report the same names again and again"
+            )
+        self._names = known
+        for row in rows:
+            self._append(row)
+
+    def _append(self, row: Row) -> None:
         if self._writer is None:
             ring = bc.ReplayBuffer.attach(self._identity.ring, on_unlinked="ignore")
             self._writer = ring.writer()
+        now_s = time.monotonic()
+        self._beat_due_s = now_s + self._identity.beat_s
         self._writer.append(
             rank=self.rank,
             life=self.life,
-            time_s=time.monotonic(),
+            time_s=now_s,
             **row,
             terminated=False,
             truncated=False,
         )
+
+    def _beat(self) -> None:
+        """Append a report that says nothing, unless the last row is recent."""
+        if time.monotonic() >= self._beat_due_s:
+            # A parent that is gone does not matter.
+            with suppress(BackcastError):
+                self._append(_row())
 
 
 _current: Context | None = None
@@ -168,9 +221,12 @@ def context() -> Context:
 
 @explained
 def report(
-    return_: float | None = None, length: int | None = None, version: int | None = None
+    return_: float | None = None,
+    length: int | None = None,
+    version: int | None = None,
+    **numbers: float,
 ) -> None:
-    """Report an episode, or the version of the policy that acts, to the parent.
+    """Report an episode, the version of the policy that acts, or named numbers, to the parent.
 
     Calls :meth:`Context.report` of this process.
 
@@ -182,32 +238,67 @@ def report(
         Steps of the episode.
     version : int, optional
         Version of the policy that acted last.
+    **numbers : float
+        Any other numbers by name.
 
     Raises
     ------
     ArgumentTypeError
-        If an argument is no number, or all are left out.
+        If an argument is no number or misspelt, or all are left out.
     ArgumentError
-        If a count is negative or too large, or the return is not finite.
+        If a count is negative or too large, the return or a named number is not finite, or a name
+        is too long or one too many.
     FleetError
         If no fleet started this process.
     """
-    row = _row_of(return_, length, version)
-    context()._append(row)
+    rows = _rows_of(return_, length, version, numbers)
+    context()._send(rows, numbers)
 
 
-def _row_of(
-    return_: float | None, length: int | None, version: int | None
-) -> dict[str, float | int]:
-    if return_ is None and length is None and version is None:
+def _rows_of(
+    return_: float | None, length: int | None, version: int | None, numbers: Mapping[str, float]
+) -> list[Row]:
+    """Check a report, and divide it into rows of at most one named number."""
+    if return_ is None and length is None and version is None and not numbers:
         raise ArgumentTypeError(
-            "report() says nothing; give return_=, length=, version= or several of them"
+            "report() says nothing; give return_=, length=, version= or other numbers by name"
         )
-    return {
-        "return": float("nan") if return_ is None else _return_of(return_),
-        "steps": NOTHING if length is None else _count_of(length, "length"),
-        "version": NOTHING if version is None else _count_of(version, "version"),
-    }
+    first = _row(
+        float("nan") if return_ is None else _finite_of(return_, "return_", "the return"),
+        NOTHING if length is None else _count_of(length, "length"),
+        NOTHING if version is None else _count_of(version, "version"),
+    )
+    named = [
+        {"name": _name_of(name), "value": _finite_of(value, name, "it")}
+        for name, value in numbers.items()
+    ]
+    if not named:
+        return [first]
+    return [first | named[0], *(_row() | number for number in named[1:])]
+
+
+def _row(return_: float = math.nan, steps: int = NOTHING, version: int = NOTHING) -> Row:
+    row = {"return": return_, "steps": steps, "version": version}
+    return row | {"name": _NO_NAME, "value": math.nan}
+
+
+@functools.lru_cache(MOST_NAMES)
+def _name_of(name: str) -> np.ndarray[Any, Any]:
+    """Encode a name as a column holds it."""
+    near = difflib.get_close_matches(name, _ARGUMENTS, 1, _TYPO)
+    if near:
+        raise ArgumentTypeError(
+            f"report() has no argument `{name}`; did you mean `{near[0]}`? Name other numbers "
+            "less like it"
+        )
+    encoded = name.encode(errors="replace")
+    if not (0 < len(encoded) <= NAME_BYTES and name.isprintable()):
+        raise ArgumentError(
+            f"{name!r} is no name of a number; give 1 to {NAME_BYTES} bytes of printable characters"
+        )
+    row = np.zeros(NAME_BYTES, "u1")
+    row[: len(encoded)] = list(encoded)
+    return row
 
 
 def number_of(value: Any, what: str) -> float:  # noqa: ANN401 - anything is refused
@@ -220,12 +311,12 @@ def number_of(value: Any, what: str) -> float:  # noqa: ANN401 - anything is ref
     raise ArgumentTypeError(f"{what} is {value!r}; give a number")
 
 
-def _return_of(value: Any) -> float:  # noqa: ANN401 - anything is refused
-    number = number_of(value, "return_")
+def _finite_of(value: Any, what: str, it: str) -> float:  # noqa: ANN401 - anything is refused
+    number = number_of(value, what)
     if not math.isfinite(number):
         raise ArgumentError(
-            f"return_ is {number}, so a reward of the episode was no finite number; correct it, or "
-            "leave the return out"
+            f"{what} is {number}, which no mean could have; correct what it is computed from, or "
+            f"leave {it} out"
         )
     return number
 

@@ -16,6 +16,7 @@ RANK = "BACKCAST_FLEET_RANK"
 SIZE = "BACKCAST_FLEET_SIZE"
 SEED = "BACKCAST_FLEET_SEED"
 LIFE = "BACKCAST_FLEET_LIFE"
+BEAT = "BACKCAST_FLEET_BEAT_S"
 
 _THREADS = (
     "OMP_NUM_THREADS",
@@ -41,6 +42,8 @@ class Identity:
     """Seed below 2**32; differs by rank and by life."""
     life: int
     """Number of earlier processes of this rank."""
+    beat_s: float = 0.0
+    """Seconds between signs of life; 0 where the fleet wants none."""
 
     def variables(self, extra: Mapping[str, str]) -> dict[str, str]:
         """Return the environment of the process: the parent's, this identity, then ``extra``."""
@@ -50,6 +53,7 @@ class Identity:
             SIZE: str(self.n),
             SEED: str(self.seed),
             LIFE: str(self.life),
+            BEAT: str(self.beat_s),
         }
         return {**os.environ, **dict.fromkeys(_THREADS, "1"), **own, **extra}
 
@@ -63,8 +67,9 @@ class Identity:
             If no fleet started it.
         """
         try:
-            numbers = [int(os.environ[name]) for name in (RANK, SIZE, SEED, LIFE)]
-            return cls(os.environ[RING], *numbers)
+            rank, n, seed, life = (int(os.environ[name]) for name in (RANK, SIZE, SEED, LIFE))
+            beat_s = float(os.environ.get(BEAT, "0"))
+            return cls(os.environ[RING], rank, n, seed, life, beat_s)
         except (KeyError, ValueError) as error:
             raise FleetError(
                 f"this process is no actor of a fleet: {RING}, {RANK}, {SIZE}, {SEED} and {LIFE} "

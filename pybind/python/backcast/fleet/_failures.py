@@ -13,7 +13,7 @@ from backcast.fleet._restarts import WINDOW_S
 if TYPE_CHECKING:
     from backcast.fleet._process import Message
 
-OfActor = TypeVar("OfActor", ActorError, RestartLimitError)
+OfActor = TypeVar("OfActor", ActorError, ActorTimeoutError, RestartLimitError)
 
 
 def ending(status: int) -> str:
@@ -80,6 +80,15 @@ def say_restart(rank: int, label: str, last: str) -> None:
             print(
                 f"backcast: actor {rank} ({label}) {last}; restarting", file=sys.stderr, flush=True
             )
+
+
+def hanging(rank: int, label: str, last: str, stack: str) -> ActorTimeoutError:
+    """Make the error of an actor that gives no sign of life, with the stack of its function."""
+    error = ActorTimeoutError(
+        f"actor {rank} ({label}) {last}; correct it, give a larger report_timeout=, or restart "
+        'actors that hang with restart="signal"'
+    )
+    return _of_actor(rank, stack, error)
 
 
 def late(ranks: list[int], label: str, seconds: float) -> ActorTimeoutError:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
+import math
 import os
-import re
 import secrets
 import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import backcast as bc
@@ -25,7 +24,14 @@ from backcast.errors import (
     WriterWarning,
 )
 from backcast.fleet._actor import spec_of
-from backcast.fleet._context import number_of
+from backcast.fleet._arguments import (
+    environment_of,
+    folders_of,
+    seconds_of,
+    seed_of,
+    wrong_choice,
+)
+from backcast.fleet._log import StatsLog
 from backcast.fleet._metrics import ReportRing
 from backcast.fleet._progress import ProgressLine, progress_line
 from backcast.fleet._restarts import CHOICES, RestartPolicy
@@ -38,7 +44,6 @@ if TYPE_CHECKING:
     from typing import Self
 
 _MOST_ACTORS = 4096
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 class Fleet:
@@ -80,6 +85,12 @@ class Fleet:
         they say otherwise.
     start_timeout : float, default 120.0
         Seconds within which a function has to be imported.
+    report_timeout : float, optional
+        Seconds without a sign of life after which an actor hangs: it is killed, and restarts unless
+        ``restart="never"``. It is found within twice that time. Signs are reports, rows published
+        in ``buffer``, and reading :attr:`backcast.fleet.Context.stopped`. An actor that waits for
+        the rate limiter of ``buffer``, for parameters or in :meth:`backcast.fleet.Context.wait`
+        does not hang. Left out, no actor hangs.
     stop_timeout : float, default 5.0
         Seconds from the request to stop until actors are killed.
     progress : bool, optional
@@ -125,6 +136,7 @@ class Fleet:
         name: str | None = None,
         env: Mapping[str, str] | None = None,
         start_timeout: float = 120.0,
+        report_timeout: float | None = None,
         stop_timeout: float = 5.0,
         progress: bool | None = None,
         dir: str | os.PathLike[str] | None = None,
@@ -133,7 +145,7 @@ class Fleet:
         if count > _MOST_ACTORS:
             raise ArgumentError(f"n is {count}; give a whole number from 1 to {_MOST_ACTORS}")
         if restart not in CHOICES:
-            raise _wrong_choice(restart)
+            raise wrong_choice(restart)
         if buffer is not None and not isinstance(buffer, bc.ReplayBuffer):
             raise ArgumentTypeError(f"buffer is {buffer!r}; give a backcast.ReplayBuffer")
         if name is not None and not isinstance(name, str):
@@ -147,7 +159,7 @@ class Fleet:
         self._dir = None if dir is None else os.path.abspath(dir)
         self._name = name if name is not None else f"fleet-{os.getpid()}-{secrets.token_hex(3)}"
         self._buffer, self._progress = buffer, progress
-        environment = _environment_of(env)
+        environment = environment_of(env)
         if self._dir is not None:
             # Actors look for the ring of reports where the parent made it.
             environment.setdefault("BACKCAST_DIR", self._dir)
@@ -155,13 +167,16 @@ class Fleet:
         self._settings = SupervisorSettings(
             spec=spec_of(actor, args, path),
             n=count,
-            seed=_seed_of(seed),
+            seed=seed_of(seed),
             restarts=RestartPolicy(restart, count_of(max_deaths, "max_deaths", 1, ArgumentError)),
-            start_timeout_s=_seconds_of(start_timeout, "start_timeout"),
-            stop_timeout_s=_seconds_of(stop_timeout, "stop_timeout"),
+            start_timeout_s=seconds_of(start_timeout, "start_timeout"),
+            stop_timeout_s=seconds_of(stop_timeout, "stop_timeout"),
             environment=environment,
             ring=self._name,
-            folders=_folders(self._dir, buffer),
+            folders=folders_of(self._dir, buffer),
+            report_timeout_s=(
+                None if report_timeout is None else seconds_of(report_timeout, "report_timeout")
+            ),
         )
         self._supervisor: Supervisor | None = None
         self._reports: ReportRing | None = None
@@ -169,6 +184,7 @@ class Fleet:
         self._reading = threading.Lock()
         self._line: ProgressLine | None = None
         self._last: FleetStats | None = None
+        self._logs: list[StatsLog] = []
         self._signals = ParentSignals(self._hurry, Fleet.__exit__.__code__, Fleet._end.__code__)
 
     @property
@@ -204,7 +220,11 @@ class Fleet:
         self._tally = Tally(self.n, self._buffer)
         try:
             self._supervisor = Supervisor(
-                self._settings, self._signals.fail, self._signals.insist, self._tick
+                self._settings,
+                self._signals.fail,
+                self._signals.insist,
+                self._tick,
+                self._tally.signs,
             )
             self._signals.install()
             self._line = progress_line(self._progress)
@@ -227,6 +247,12 @@ class Fleet:
         supervisor = self._live()
         self._end()
         failure = supervisor.failure
+        try:
+            self._write_logs(self._logs)
+        finally:
+            self._raise_last(failure, error)
+
+    def _raise_last(self, failure: FleetError | None, error: BaseException | None) -> None:
         try:
             if failure is not None and error is not failure and isinstance(error, Exception | None):
                 raise failure
@@ -319,6 +345,53 @@ class Fleet:
         self.check()
         assert self._tally is not None
         self._tally.update(count, drawn, version)
+        if self._logs:
+            self._write_logs(self._due_logs())
+
+    @explained
+    def log_to(
+        self, write: Callable[[dict[str, float], int], object], *, every: float = 10.0
+    ) -> None:
+        """Have a function write the statistics now and then, such as ``wandb.log``.
+
+        It is called as ``write(numbers, step)`` in :meth:`update` and :meth:`wait`, by the thread
+        that calls them, and once more when the block has ended. ``numbers`` has the statistics that
+        are known, as ``"fleet/rows_per_s"`` and so on, and the means of ``numbers`` by their names.
+        ``step`` is the number of updates, or of seconds where :meth:`update` is not called. What
+        the function raises becomes a ``FleetWarning``, and training goes on.
+
+        Parameters
+        ----------
+        write : callable
+            Function of a dict of numbers and a step.
+        every : float, default 10.0
+            Seconds between two calls, at least.
+
+        Raises
+        ------
+        ArgumentTypeError
+            If ``write`` cannot be called, or ``every`` is no number.
+        ArgumentError
+            If ``every`` is not above 0.
+
+        Warns
+        -----
+        FleetWarning
+            When ``write`` raises, from the call that called it.
+        """
+        if not callable(write):
+            raise ArgumentTypeError(
+                f"write is {write!r}; give a function of numbers and step, such as wandb.log"
+            )
+        self._logs.append(StatsLog(write, seconds_of(every, "every")))
+
+    def _due_logs(self) -> list[StatsLog]:
+        now_s = time.monotonic()
+        return [log for log in self._logs if now_s >= log.due_s]
+
+    def _write_logs(self, logs: list[StatsLog]) -> None:
+        for log in logs:
+            log.write(self.stats())
 
     def check(self) -> None:
         """Raise the failure of the fleet, if there is one.
@@ -352,9 +425,16 @@ class Fleet:
         ArgumentTypeError
             If ``timeout`` is no number.
         """
-        seconds = None if timeout is None else _seconds_of(timeout, "timeout")
+        seconds = None if timeout is None else seconds_of(timeout, "timeout")
         supervisor = self._live()
-        if not self._wait_until(supervisor.all_finished, seconds):
+        deadline = math.inf if seconds is None else time.monotonic() + seconds
+        done = False
+        while not done and (now_s := time.monotonic()) < deadline:
+            next_s = min([deadline, *(log.due_s for log in self._logs)])
+            rest = None if next_s == math.inf else max(0.0, next_s - now_s)
+            done = self._wait_until(supervisor.all_finished, rest)
+            self._write_logs(self._due_logs())
+        if not done:
             left = [str(a["rank"]) for a in supervisor.actors() if a["state"] != "finished"]
             raise ActorTimeoutError(
                 f"actors {', '.join(left)} still run after {timeout} s; wait longer, or leave the "
@@ -390,7 +470,10 @@ class Fleet:
             their last 100 reports with a version; None before the first.
             ``episodes``: reports with a return; ``return_mean``, ``length_mean``: of the last 100;
             ``return_last``: of the newest report. None before the first.
-            ``missed_reports``: overwritten before this process read them.
+            ``numbers``: what actors report by name, a dict for each: ``last``, ``mean`` of the last
+            100, and ``count``, of all actors together.
+            ``missed_reports``: overwritten before this process read them, in rows: a report has one
+            for each named number, and at least one.
             ``limiter``: as in ``buffer.stats()``, with the waits of both sides, or None.
             ``actors``: a dict for each, in order of ``rank``. ``pid``: None between two lives.
             ``state``: ``"starting"``, ``"running"``, ``"waiting"`` for its restart, ``"finished"``,
@@ -413,45 +496,3 @@ class Fleet:
     def __repr__(self) -> str:
         """Return the actor and how many there are."""
         return f"<backcast.Fleet {self._name!r}: {self.n} x {self._settings.spec.label}>"
-
-
-def _wrong_choice(restart: object) -> ArgumentError:
-    wanted = "give " + ", ".join(f'"{choice}"' for choice in CHOICES[:-1]) + f' or "{CHOICES[-1]}"'
-    if isinstance(restart, str):
-        return ArgumentError(f"restart is {restart!r}; {wanted}")
-    return ArgumentTypeError(f"restart is {restart!r}; {wanted}")
-
-
-def _seed_of(seed: object) -> int:
-    number = whole_of(seed, "seed", "a whole number from 0 up")
-    if number < 0:
-        raise ArgumentError(f"seed is {number}; give a whole number from 0 up")
-    return number
-
-
-def _seconds_of(value: object, what: str) -> float:
-    seconds = number_of(value, what)
-    if not 0 < seconds < 1e9:
-        raise ArgumentError(f"{what} is {seconds:g}; give seconds above 0")
-    return seconds
-
-
-def _environment_of(env: object) -> dict[str, str]:
-    if env is None:
-        return {}
-    wanted = "give a dict of str, such as {'OMP_NUM_THREADS': '2'}"
-    if not isinstance(env, Mapping):
-        raise ArgumentTypeError(f"env is {env!r}; {wanted}")
-    for name, value in env.items():
-        if not isinstance(name, str) or not _VARIABLE.match(name) or not isinstance(value, str):
-            raise ArgumentTypeError(f"env has {name!r}: {value!r}; {wanted}")
-    return dict(env)
-
-
-def _folders(own: str | None, buffer: bc.ReplayBuffer | None) -> list[str]:
-    """Return the base directories in which the death of this process may leave rings."""
-    folders = [own or os.environ.get("BACKCAST_DIR") or "/dev/shm"]
-    if buffer is not None and buffer.path is not None:
-        # DIR/backcast-UID/NAME.ring
-        folders.append(str(Path(buffer.path).parent.parent))
-    return list(dict.fromkeys(os.path.abspath(folder) for folder in folders))

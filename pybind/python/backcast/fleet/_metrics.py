@@ -11,21 +11,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 import backcast as bc
 from backcast.errors import LappedError, SampleError
-from backcast.fleet._context import NOTHING
+from backcast.fleet._context import NAME_BYTES, NOTHING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from backcast.fleet._stats import FleetStats
 
-COLUMNS = {
+COLUMNS: dict[str, Any] = {
     "rank": "i4",
     "life": "i4",
     "return": "f8",
     "steps": "i8",
     "version": "i8",
+    "name": ("u1", (NAME_BYTES,)),
+    "value": "f8",
     "time_s": "f8",
 }
 """``time_s`` is the system's monotonic clock, the same in every process."""
@@ -42,13 +46,21 @@ _ATTEMPTS = 16
 
 @dataclass(frozen=True)
 class Report:
-    """One report; None for the parts that it does not have."""
+    """One row of a report; None for the parts that it does not have, all of them in a beat."""
 
     rank: int
     return_: float | None
     length: int | None
     version: int | None
     time_s: float
+    name: str | None = None
+    value: float | None = None
+
+    @property
+    def is_beat(self) -> bool:
+        """Whether it is a sign of life and says nothing."""
+        parts = self.return_, self.length, self.version, self.name
+        return all(part is None for part in parts)
 
 
 class ReportRing:
@@ -64,7 +76,7 @@ class ReportRing:
         self._folder = Path(self._ring.path)
         self._next = [0] * actors
         self.missed = 0
-        """Reports that were overwritten before they were read."""
+        """Rows that were overwritten before they were read."""
 
     def read(self) -> list[Report]:
         """Return the reports since the last call, lane by lane, oldest first."""
@@ -87,18 +99,22 @@ class ReportRing:
             return
 
     def _parsed(self, rows: dict[str, Any]) -> Iterator[Report]:
-        columns = [rows[name].tolist() for name in ("rank", "return", "steps", "version")]
-        for rank, return_, length, version, time_s in zip(
-            *columns, rows["time_s"].tolist(), strict=True
+        columns = [rows[name].tolist() for name in ("rank", "return", "steps", "version", "time_s")]
+        names = np.ascontiguousarray(rows["name"]).view(f"S{NAME_BYTES}")[:, 0].tolist()
+        for rank, return_, length, version, time_s, name, value in zip(
+            *columns, names, rows["value"].tolist(), strict=True
         ):
             # Any process of this user could have written here.
             if 0 <= rank < self._actors and time_s >= 0:
+                known = _name_of(name) if math.isfinite(value) else None
                 yield Report(
                     rank,
                     return_ if math.isfinite(return_) else None,
                     None if length <= NOTHING else length,
                     None if version <= NOTHING else version,
                     time_s,
+                    known,
+                    None if known is None else value,
                 )
 
     def show(self, stats: FleetStats, buffer: str | None) -> None:
@@ -115,3 +131,11 @@ class ReportRing:
         """Remove the ring."""
         self._ring.unlink()
         self._ring.close()
+
+
+def _name_of(encoded: bytes) -> str | None:
+    """Decode the name of a number; None if there is none."""
+    with suppress(UnicodeDecodeError):
+        name = encoded.decode()
+        return name if name.isprintable() and name else None
+    return None

@@ -33,6 +33,8 @@ main(link, int(sys.argv[2]))
 """
 _GATE = 'read -r _ || exit 70; exec "$@" </dev/null'
 _TAIL_BYTES = 4096
+WHERE = b"where"
+"""Request of the parent for the stack of an actor; any other one is to stop."""
 # In place of a descriptor.
 _NONE = -1
 
@@ -151,6 +153,16 @@ class ActorProcess:
             return
         with suppress(OSError):
             self.link.send_bytes(b"stop")
+
+    def ask_where(self) -> bool:
+        """Ask a function where it is; return whether an answer may come."""
+        if self.link is None:
+            return False
+        try:
+            self.link.send_bytes(WHERE)
+        except OSError:
+            return False
+        return True
 
     def terminate(self) -> None:
         """Send SIGTERM to the process."""

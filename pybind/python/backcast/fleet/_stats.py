@@ -10,6 +10,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from backcast.errors import ClosedError
+from backcast.fleet._context import MOST_NAMES
+from backcast.fleet._signs import LifeSigns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from backcast.fleet._metrics import Report
 
 _RECENT = 100
-"""Episodes and ages that means are taken over."""
+"""Episodes, ages and named numbers that means are taken over."""
 _RATE_S = 5.0
 _MOST_VERSIONS = 20_000
 
@@ -34,6 +36,16 @@ class ActorStats(TypedDict):
     version: int | None
     since_report_s: float | None
     last_error: str | None
+
+
+class NumberStats(TypedDict):
+    """A number that actors report by name, all of them together."""
+
+    last: float
+    """The newest one that was read."""
+    mean: float
+    """Mean of the newest 100."""
+    count: int
 
 
 class FleetStats(TypedDict):
@@ -54,6 +66,7 @@ class FleetStats(TypedDict):
     return_mean: float | None
     return_last: float | None
     length_mean: float | None
+    numbers: dict[str, NumberStats]
     missed_reports: int
     limiter: dict[str, Any] | None
     actors: list[ActorStats]
@@ -96,6 +109,22 @@ class _PerActor:
         self.time_s: float | None = None
 
 
+class _Number:
+    """Reports of one named number."""
+
+    def __init__(self) -> None:
+        self._recent: deque[float] = deque(maxlen=_RECENT)
+        self._count = 0
+
+    def add(self, value: float) -> None:
+        self._recent.append(value)
+        self._count += 1
+
+    def stats(self) -> NumberStats:
+        values = self._recent
+        return {"last": values[-1], "mean": sum(values) / len(values), "count": self._count}
+
+
 class Tally:
     """Counts of a fleet. Its methods may be called from several threads."""
 
@@ -109,6 +138,8 @@ class Tally:
         self._returns: deque[float] = deque(maxlen=_RECENT)
         self._lengths: deque[int] = deque(maxlen=_RECENT)
         self._ages: deque[tuple[int, float]] = deque(maxlen=_RECENT)
+        self._numbers: dict[str, _Number] = {}
+        self._signs = LifeSigns(actors)
         self._ring = None if buffer is None else buffer.stats()
         self._first_rows = 0 if self._ring is None else _rows(self._ring)
         # Time, rows and updates, oldest first.
@@ -130,6 +161,9 @@ class Tally:
 
     def _add(self, report: Report) -> None:
         actor = self._actors[report.rank]
+        self._signs.note(report.rank, report.time_s)
+        if report.is_beat:
+            return
         actor.time_s = report.time_s
         if report.return_ is not None:
             actor.episodes += 1
@@ -142,6 +176,21 @@ class Tally:
             age = self._published.age(report.version, report.time_s)
             if age is not None:
                 self._ages.append(age)
+        if report.name is not None and report.value is not None:
+            self._add_number(report.name, report.value)
+
+    def _add_number(self, name: str, value: float) -> None:
+        # Actors refuse further names. Other processes of this user could write them.
+        if name in self._numbers or len(self._numbers) < MOST_NAMES * len(self._actors):
+            self._numbers.setdefault(name, _Number()).add(value)
+
+    def signs(self) -> list[float]:
+        """Return the time of the newest sign of life of every actor, 0 before the first.
+
+        As of the last statistics.
+        """
+        with self._lock:
+            return self._signs.newest(time.monotonic())
 
     def stats(self, actors: list[ActorStats], missed: int) -> FleetStats:
         """Take the statistics; ``actors`` has what the processes show."""
@@ -149,6 +198,9 @@ class Tally:
         limiter = None if ring is None else ring.get("limiter")
         new_rows = None if ring is None else _rows(ring) - self._first_rows
         with self._lock:
+            if ring is not None:
+                ranks = {pid: actor["rank"] for actor in actors if (pid := actor["pid"])}
+                self._signs.note_ring(ring, ranks, now_s)
             rows_per_s, updates_per_s = self._rates(now_s, new_rows or 0)
             for shown in actors:
                 seen = self._actors[shown["rank"]]
@@ -171,6 +223,7 @@ class Tally:
                 "return_mean": _mean(self._returns),
                 "return_last": self._returns[-1] if self._returns else None,
                 "length_mean": _mean(self._lengths),
+                "numbers": {name: number.stats() for name, number in self._numbers.items()},
                 "missed_reports": missed,
                 "limiter": limiter,
                 "actors": actors,

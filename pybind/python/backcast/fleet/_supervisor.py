@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import selectors
+import signal
 import threading
 import time
 from contextlib import suppress
@@ -16,10 +17,12 @@ from backcast.fleet._environment import Identity, seed_of
 from backcast.fleet._guard import Guard
 from backcast.fleet._process import ActorProcess, PayloadFile
 from backcast.fleet._restarts import ProcessEnd, RestartAfter, RestartPolicy, decide
+from backcast.fleet._signs import BEATS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from backcast.errors import ActorError, ActorTimeoutError
     from backcast.fleet._actor import ActorSpec
     from backcast.fleet._process import Message
     from backcast.fleet._stats import ActorStats
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
 _TICK_S = 0.5
 _INTERRUPT_S = 1.0
 """Seconds between the flag and SIGTERM."""
+_ANSWER_S = 1.0
+"""Seconds in which an actor has to answer where it is."""
 _KILLED_S = 10.0
 """Seconds in which the kernel has to end a killed process; one that waits for a disk stays."""
 _PATIENCE_S = 1.0
@@ -47,6 +52,17 @@ class SupervisorSettings:
     ring: str
     folders: list[str]
     """Base directories that the guardian cleans up after the parent's death."""
+    report_timeout_s: float | None = None
+    """Time without a sign of life after which an actor hangs; None for ever."""
+
+
+@dataclass(frozen=True)
+class Hang:
+    """Reason for which an actor was killed."""
+
+    silent_s: float
+    stack: str
+    """Stack of its function; empty if it did not answer."""
 
 
 @dataclass
@@ -64,6 +80,11 @@ class ActorState:
     failure: Message | None = field(default=None)
     last_error: str | None = None
     """Newest death in one line, with the traceback below it."""
+    alive_s: float = 0.0
+    """Time at which it became ready, or said that it waits."""
+    asked_s: float | None = None
+    """Time at which it was asked where it is."""
+    hang: Hang | None = None
 
 
 class Supervisor:
@@ -75,9 +96,13 @@ class Supervisor:
         on_failure: Callable[[FleetError], None],
         insist: Callable[[], None],
         on_tick: Callable[[], None],
+        signs: Callable[[], Sequence[float]] = list,
     ) -> None:
         self._settings = settings
         self._on_failure, self._insist, self._on_tick = on_failure, insist, on_tick
+        self._signs = signs
+        limit_s = settings.report_timeout_s
+        self._tick_s = _TICK_S if limit_s is None else min(_TICK_S, limit_s / 8)
         self._actors = [ActorState(rank) for rank in range(settings.n)]
         self.changed = threading.Condition()
         """Notified when an actor becomes ready or ends, and when the fleet fails."""
@@ -184,7 +209,8 @@ class Supervisor:
             if now_s >= next_tick_s:
                 guard.keep_alive()
                 self._on_tick()
-                next_tick_s = now_s + _TICK_S
+                self._check_hanging()
+                next_tick_s = now_s + self._tick_s
             waits = [actor.restart_at_s for actor in self._actors if actor.state == "waiting"]
             self._select(min([next_tick_s, *waits]) - time.monotonic())
 
@@ -193,14 +219,16 @@ class Supervisor:
         if actor.state == "waiting":
             actor.life += 1
         seed = seed_of(settings.seed, actor.rank, actor.life)
-        identity = Identity(settings.ring, actor.rank, settings.n, seed, actor.life)
+        beat_s = (settings.report_timeout_s or 0.0) / BEATS
+        identity = Identity(settings.ring, actor.rank, settings.n, seed, actor.life, beat_s)
         try:
             process = ActorProcess(settings.spec, identity, settings.environment, payload, guard)
         except OSError as error:
             self._fail(_failures.not_started(actor.rank, settings.spec.label, error))
             return
         actor.process, actor.failure = process, None
-        actor.started_s = time.monotonic()
+        actor.asked_s = actor.hang = None
+        actor.started_s = actor.alive_s = time.monotonic()
         self._selector.register(process.ended, selectors.EVENT_READ, actor)
         if process.link is not None:
             actor.state = "starting"
@@ -241,8 +269,13 @@ class Supervisor:
         for message in process.messages():
             heard = True
             if message.get("kind") == "ready":
-                actor.state = "running"
+                actor.state, actor.alive_s = "running", time.monotonic()
                 self._notify()
+            elif message.get("kind") == "waits":
+                actor.asked_s, actor.alive_s = None, time.monotonic()
+            elif message.get("kind") == "hangs":
+                if actor.asked_s is not None and not self._stopping:
+                    self._kill_hanging(actor, process, str(message.get("trace", "")))
             elif message.get("kind") in {"error", "import", "unknown"}:
                 actor.failure = message
         if not heard and process.link is not None:
@@ -275,7 +308,11 @@ class Supervisor:
             self._notify()
             return
         actor.state = "dead"
-        if message is not None:
+        error: ActorError | ActorTimeoutError
+        if actor.hang is not None and status == -signal.SIGKILL:
+            last = f"hung: it gave no sign of life for {actor.hang.silent_s:.3g} s"
+            error = _failures.hanging(actor.rank, label, last, actor.hang.stack)
+        elif message is not None:
             error = _failures.raised(actor.rank, label, message)
             last = f"raised {str(message.get('text', '?')).splitlines()[0]}"
         else:
@@ -303,6 +340,34 @@ class Supervisor:
         ]
         if late:
             self._fail(_failures.late(late, self._settings.spec.label, limit_s))
+
+    def _check_hanging(self) -> None:
+        """Ask actors that give no sign of life where they are, and kill those that do not wait.
+
+        A sign may be as old as the time between two of them when the actor falls silent.
+        """
+        limit_s = self._settings.report_timeout_s
+        if limit_s is None:
+            return
+        now_s = time.monotonic()
+        signs_s = self._signs()
+        for actor in self._actors:
+            process = actor.process
+            if actor.state != "running" or process is None or actor.hang is not None:
+                continue
+            newest_s = max(actor.alive_s, signs_s[actor.rank])
+            if now_s - newest_s <= limit_s * (1 + 1 / BEATS):
+                actor.asked_s = None
+            elif actor.asked_s is None and process.ask_where():
+                actor.asked_s = now_s
+            elif actor.asked_s is None or now_s - actor.asked_s >= min(_ANSWER_S, limit_s / 4):
+                # A command, or a function that holds the lock of the interpreter.
+                self._kill_hanging(actor, process, "")
+
+    def _kill_hanging(self, actor: ActorState, process: ActorProcess, stack: str) -> None:
+        newest_s = max(actor.alive_s, self._signs()[actor.rank])
+        actor.hang = Hang(time.monotonic() - newest_s, stack)
+        process.kill()
 
     def _fail(self, error: FleetError) -> None:
         if self.failure is None:
