@@ -35,6 +35,25 @@ def test_an_example_ends_well_and_leaves_no_shared_memory(program: Path, tmp_pat
     assert not [path for path in tmp_path.rglob("*") if path.is_file()], "files are left"
 
 
+def test_the_cells_of_the_notebook_train_an_agent(tmp_path: Path) -> None:
+    notebook = json.loads((EXAMPLES / "notebook.ipynb").read_text(encoding="utf-8"))
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert not [cell for cell in cells if cell["outputs"] or cell["execution_count"]], "clear them"
+    # A program on standard input has a main module without a file, like that of a notebook.
+    ran = subprocess.run(
+        [sys.executable, "-W", "error"],
+        input="\n".join("".join(cell["source"]) for cell in cells),
+        env={**os.environ, "BACKCAST_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.endswith("return 1 in 6 steps\n"), ran.stdout
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()], "files are left"
+
+
 @pytest.fixture(scope="session")
 def rust_learner() -> str:
     """Build the Rust example, or find what `cargo test` built: same profile, same packages."""

@@ -39,7 +39,7 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], list[str]]] = {
     "no program": ({"actor": ["./wlak"]}, ValueError, ["`./wlak`"]),
     "empty": ({"actor": []}, TypeError, ["[]"]),
     "number": ({"actor": 7}, TypeError, ["actor", "7"]),
-    "lambda": ({"actor": lambda context: None}, ValueError, ["<lambda>"]),
+    "closure": ({"actor": lambda context: LOCK}, ValueError, ["<lambda>", "lock"]),
     "argument": ({"args": (LOCK,)}, TypeError, ["1", "args="]),
     "lock": (
         {"actor": actors.raise_at, "args": (LOCK,)},
@@ -276,15 +276,16 @@ def test_reports_of_any_process_show_no_number_that_json_lacks(place: Path) -> N
 
 
 PROGRAMS = {
-    "standard input": ("-", r"backcast\.errors\.ArgumentError: .*\bact\b"),
-    "session": ("-c", r"backcast\.errors\.ArgumentError: .*\bact\b"),
+    "standard input": ("-", r"backcast\.errors\.ArgumentError: .*\bact\b.*backcast\[notebook\]"),
+    "session": ("-c", r"backcast\.errors\.ArgumentError: .*\bact\b.*backcast\[notebook\]"),
     "guard": ("file", "`if __name__ == '__main__':`"),
 }
 
 
 @pytest.mark.parametrize(("how", "words"), PROGRAMS.values(), ids=PROGRAMS)
 def test_a_program_that_cannot_be_imported_says_so(tmp_path: Path, how: str, words: str) -> None:
-    code = "import backcast as bc\ndef act(context): pass\nwith bc.Fleet(act): pass\n"
+    without = "import sys; sys.modules['cloudpickle'] = None\n"  # so that its import fails
+    code = f"{without}import backcast as bc\ndef act(context): pass\nwith bc.Fleet(act): pass\n"
     program = tmp_path / "walk.py"
     program.write_text(code)
     given = {"-c": ["-c", code], "-": [], "file": [str(program)]}[how]
@@ -303,6 +304,7 @@ def test_a_program_that_cannot_be_imported_says_so(tmp_path: Path, how: str, wor
 @pytest.mark.parametrize("name", ["'fleet_actors:report_all'", "fleet_actors.report_all"])
 def test_a_program_on_standard_input_runs_actors_of_a_module(name: str) -> None:
     code = (
+        "import sys; sys.modules['cloudpickle'] = None\n"
         "import backcast as bc, fleet_actors\n"
         f"with bc.Fleet({name}, args=(3,)) as fleet: fleet.wait(120)\n"
         "print(fleet.stats()['episodes'])\n"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import inspect
+import io
 import os
 import pickle
 import pkgutil
@@ -11,6 +13,7 @@ import shutil
 import sys
 from dataclasses import dataclass
 from multiprocessing import spawn
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from backcast._native import _closest_name
@@ -31,7 +34,28 @@ class ActorSpec:
     command: tuple[str, ...] | None
     """Program and its arguments; None if it is a function."""
     payload: bytes
-    """Pickled function, arguments and preparation; empty if it is a command."""
+    """Pickled preparation, function and arguments; empty if it is a command."""
+
+
+class _ByName(pickle.Pickler):
+    """Pickles functions and classes by name, as other processes import them.
+
+    Refuses those of the main module where other processes cannot import it.
+    """
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file)
+        self._importable = _main_is_importable()
+
+    def reducer_override(self, value: Any) -> Any:  # noqa: ANN401 - any object
+        """Reduce as usual, or refuse."""
+        defined = isinstance(value, type | FunctionType) and value.__module__ == "__main__"
+        if defined and not self._importable:
+            raise pickle.PicklingError(
+                f"{value.__qualname__} was defined in a session without a file, which other "
+                "processes cannot import"
+            )
+        return NotImplemented
 
 
 def spec_of(actor: object, args: object, path: str | None) -> ActorSpec:
@@ -118,13 +142,21 @@ def _main_is_importable() -> bool:
 
 
 def _payload(label: str, target: object, args: Sequence[object]) -> bytes:
+    """Pickle what a child needs; function and arguments apart, so that each goes by name if it can.
+
+    Raises
+    ------
+    ArgumentError
+        If something cannot be sent to another process.
+    """
     for at, value in enumerate(args):
         try:
-            pickle.dumps(value)
+            _pickled(value)
         except Exception as error:
             raise ArgumentError(
                 f"args[{at}] of actor {label} is {type(value).__name__}, which cannot be sent to "
-                f"another process ({error}); give names and numbers, and make it in the actor"
+                f"another process ({error}); give names and numbers, and make it in the "
+                f"actor{_or_install()}"
             ) from error
     try:
         preparation = spawn.get_preparation_data(label)
@@ -136,18 +168,39 @@ def _payload(label: str, target: object, args: Sequence[object]) -> bytes:
     # It is for processes of multiprocessing, and does not pickle.
     preparation.pop("authkey", None)
     if not _main_is_importable():
-        module = target if isinstance(target, str) else _label(target)
-        if module.partition(":")[0] == "__main__":
-            raise ArgumentError(
-                f"actor {label} was defined in a session without a file, which other processes "
-                "cannot import; put it into a module"
-            )
         # A program on standard input has no such file.
         preparation.pop("init_main_from_path", None)
     try:
-        return pickle.dumps((preparation, pickle.dumps((target, tuple(args)))))
+        return pickle.dumps((preparation, _pickled(target), _pickled(tuple(args))))
     except Exception as error:
         raise ArgumentError(
             f"actor {label} cannot be sent to another process ({error}); define it with `def` at "
-            "the top level of a module"
+            f"the top level of a module{_or_install()}"
         ) from error
+
+
+def _pickled(value: object) -> bytes:
+    """Pickle by name, and by value what has no name that other processes can import."""
+    written = io.BytesIO()
+    try:
+        _ByName(written).dump(value)
+    except Exception:
+        cloudpickle = _cloudpickle()
+        if cloudpickle is None:
+            raise
+        return cloudpickle.dumps(value)  # type: ignore[no-any-return]
+    return written.getvalue()
+
+
+def _cloudpickle() -> Any | None:  # noqa: ANN401 - a module without types
+    """Return the library that pickles functions by value, if it is installed."""
+    try:
+        return importlib.import_module("cloudpickle")
+    except ImportError:
+        return None
+
+
+def _or_install() -> str:
+    if _cloudpickle() is not None:
+        return ""
+    return ", or install cloudpickle, which sends it: pip install 'backcast[notebook]'"

@@ -162,9 +162,9 @@ def _load(payload: int) -> tuple[Callable[..., object], tuple[object, ...]]:
     current._inheriting = True  # type: ignore[attr-defined]
     try:
         # The preparation comes first: unpickling may need the main module.
-        preparation, pickled = pickle.loads(content)
+        preparation, target, args = pickle.loads(content)
         spawn.prepare(preparation)
-        target, args = pickle.loads(pickled)
+        target, args = pickle.loads(target), pickle.loads(args)
         function = _function(target) if isinstance(target, str) else target
     finally:
         del current._inheriting  # type: ignore[attr-defined]
