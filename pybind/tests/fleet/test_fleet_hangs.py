@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -107,7 +108,7 @@ def test_an_actor_that_fills_the_ring_does_not_hang(limited: bool) -> None:
         bc.ReplayBuffer.create("walk", columns, capacity=1_000, limiter=limits) as buf,
         bc.Fleet(actor, args=("walk",), buffer=buf, **limit) as fleet,
     ):
-        quiet_for(fleet, 3 * TIMEOUT_S)
+        quiet_for(fleet, 2.5 * TIMEOUT_S)
         limiter = fleet.stats()["limiter"]
         assert limiter is None or len(limiter["waiters"]) == 1
 
@@ -123,7 +124,7 @@ def test_an_actor_that_fills_the_ring_does_not_hang(limited: bool) -> None:
 def test_an_actor_that_waits_or_looks_does_not_hang(actor: Any, args: Any) -> None:  # noqa: ANN401
     with bc.Params.create("weights", {"w": 0.0}) as params:
         with bc.Fleet(actor, args=args, report_timeout=TIMEOUT_S) as fleet:
-            quiet_for(fleet, 3 * TIMEOUT_S)
+            quiet_for(fleet, 2.5 * TIMEOUT_S)
             params.publish({"w": 1.0})
             if args:
                 fleet.wait(WATCHDOG_S)
@@ -177,12 +178,8 @@ def test_signs_are_those_of_the_actor_or_of_its_processes() -> None:
     assert signs.newest(5.0) == [4.0, 3.0, 5.0], "none is in the future"
 
 
-@pytest.mark.parametrize("limit_s", [0.1, 1.0, 30.0])
-def test_a_hang_is_found_within_twice_the_time(
-    limit_s: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = [0.0]
-    monkeypatch.setattr(_supervisor, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+def supervised(limit_s: float, signs: Callable[[], list[float]], process: Any) -> Supervisor:  # noqa: ANN401
+    """Return a supervisor of one running actor; the caller checks and stops it."""
     settings = SupervisorSettings(
         spec=ActorSpec("walk:act", None, b""),
         n=1,
@@ -195,16 +192,55 @@ def test_a_hang_is_found_within_twice_the_time(
         folders=[],
         report_timeout_s=limit_s,
     )
-    # The sign of life at 0 is noted a tick later.
-    supervisor = Supervisor(settings, print, print, print, lambda: [supervisor._tick_s])
-    killed: list[float] = []
-    process: Any = SimpleNamespace(ask_where=lambda: True, kill=lambda: killed.append(clock[0]))
+    supervisor = Supervisor(settings, print, print, print, signs)
     supervisor._actors = [ActorState(0, "running", process)]
+    return supervisor
+
+
+def ended(supervisor: Supervisor) -> None:
+    supervisor._actors = []
+    supervisor.stop()
+
+
+@pytest.mark.parametrize("limit_s", [0.1, 1.0, 30.0])
+def test_a_hang_is_found_within_twice_the_time(
+    limit_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(_supervisor, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    killed: list[float] = []
+    process = SimpleNamespace(ask_where=lambda: None, kill=lambda: killed.append(clock[0]))
+    # The sign of life at 0 is noted a tick later.
+    supervisor = supervised(limit_s, lambda: [min(0.5, limit_s / 8)], process)
     while not killed:
         supervisor._check_hanging()
         clock[0] += supervisor._tick_s
     assert limit_s < killed[0] <= 2 * limit_s
     supervisor._check_hanging()
     assert len(killed) == 1
-    supervisor._actors = []
-    supervisor.stop()
+    ended(supervisor)
+
+
+def test_an_actor_that_wakes_up_is_not_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, signs = [100.0], [0.0]
+    monkeypatch.setattr(_supervisor, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    asked: list[float] = []
+    process = SimpleNamespace(
+        ask_where=lambda: asked.append(clock[0]), kill=lambda: pytest.fail("killed")
+    )
+    supervisor = supervised(10.0, lambda: signs, process)
+    # As after a sleep of the machine: it is silent for long, and answers that it does not wait.
+    supervisor._check_hanging()
+    supervisor._actors[0].stack = "in act"
+    clock[0] += 0.5
+    supervisor._check_hanging()
+    signs[0] = clock[0]
+    clock[0] += 5.0
+    supervisor._check_hanging()
+    assert asked == [100.0]
+    # The next silence begins a new question.
+    clock[0] += 10.0
+    supervisor._check_hanging()
+    assert asked == [100.0, 115.5]
+    assert supervisor._actors[0].stack == ""
+    ended(supervisor)

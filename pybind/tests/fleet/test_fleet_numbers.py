@@ -165,8 +165,9 @@ def test_a_failure_of_the_fleet_interrupts_a_writer(tmp_path: Path) -> None:
             fleet.log_to(write, every=1e-9)
             fleet.update()
 
-    with pytest.raises(bc.errors.ActorError, match="no bananas"):
+    with pytest.raises(bc.errors.ActorError, match="no bananas") as raised:
         run()
+    assert not isinstance(raised.value.__context__, Warning), "it is no error of the writer"
     assert calls["all"] == 2, "the last figures are written"
 
 

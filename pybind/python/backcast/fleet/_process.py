@@ -154,15 +154,11 @@ class ActorProcess:
         with suppress(OSError):
             self.link.send_bytes(b"stop")
 
-    def ask_where(self) -> bool:
-        """Ask a function where it is; return whether an answer may come."""
-        if self.link is None:
-            return False
-        try:
-            self.link.send_bytes(WHERE)
-        except OSError:
-            return False
-        return True
+    def ask_where(self) -> None:
+        """Ask a function for its stack, which a message brings."""
+        with suppress(OSError):
+            if self.link is not None:
+                self.link.send_bytes(WHERE)
 
     def terminate(self) -> None:
         """Send SIGTERM to the process."""

@@ -56,15 +56,6 @@ class SupervisorSettings:
     """Time without a sign of life after which an actor hangs; None for ever."""
 
 
-@dataclass(frozen=True)
-class Hang:
-    """Reason for which an actor was killed."""
-
-    silent_s: float
-    stack: str
-    """Stack of its function; empty if it did not answer."""
-
-
 @dataclass
 class ActorState:
     """One rank: its process, if it has one, and what happened to earlier ones."""
@@ -84,7 +75,10 @@ class ActorState:
     """Time at which it became ready, or said that it waits."""
     asked_s: float | None = None
     """Time at which it was asked where it is."""
-    hang: Hang | None = None
+    stack: str = ""
+    """Stack of its function, if it answered."""
+    silent_s: float | None = None
+    """Time without a sign of life for which it was killed."""
 
 
 class Supervisor:
@@ -227,7 +221,7 @@ class Supervisor:
             self._fail(_failures.not_started(actor.rank, settings.spec.label, error))
             return
         actor.process, actor.failure = process, None
-        actor.asked_s = actor.hang = None
+        actor.asked_s = actor.silent_s = None
         actor.started_s = actor.alive_s = time.monotonic()
         self._selector.register(process.ended, selectors.EVENT_READ, actor)
         if process.link is not None:
@@ -274,8 +268,7 @@ class Supervisor:
             elif message.get("kind") == "waits":
                 actor.asked_s, actor.alive_s = None, time.monotonic()
             elif message.get("kind") == "hangs":
-                if actor.asked_s is not None and not self._stopping:
-                    self._kill_hanging(actor, process, str(message.get("trace", "")))
+                actor.stack = str(message.get("trace", ""))
             elif message.get("kind") in {"error", "import", "unknown"}:
                 actor.failure = message
         if not heard and process.link is not None:
@@ -309,9 +302,9 @@ class Supervisor:
             return
         actor.state = "dead"
         error: ActorError | ActorTimeoutError
-        if actor.hang is not None and status == -signal.SIGKILL:
-            last = f"hung: it gave no sign of life for {actor.hang.silent_s:.3g} s"
-            error = _failures.hanging(actor.rank, label, last, actor.hang.stack)
+        if actor.silent_s is not None and status == -signal.SIGKILL:
+            last = f"hung: it gave no sign of life for {actor.silent_s:.3g} s"
+            error = _failures.hanging(actor.rank, label, last, actor.stack)
         elif message is not None:
             error = _failures.raised(actor.rank, label, message)
             last = f"raised {str(message.get('text', '?')).splitlines()[0]}"
@@ -342,9 +335,9 @@ class Supervisor:
             self._fail(_failures.late(late, self._settings.spec.label, limit_s))
 
     def _check_hanging(self) -> None:
-        """Ask actors that give no sign of life where they are, and kill those that do not wait.
+        """Ask silent actors where they are, and kill those that neither wait nor wake up.
 
-        A sign may be as old as the time between two of them when the actor falls silent.
+        One that was stopped with the whole machine has the time for an answer to give a sign.
         """
         limit_s = self._settings.report_timeout_s
         if limit_s is None:
@@ -353,21 +346,19 @@ class Supervisor:
         signs_s = self._signs()
         for actor in self._actors:
             process = actor.process
-            if actor.state != "running" or process is None or actor.hang is not None:
+            if actor.state != "running" or process is None or actor.silent_s is not None:
                 continue
-            newest_s = max(actor.alive_s, signs_s[actor.rank])
-            if now_s - newest_s <= limit_s * (1 + 1 / BEATS):
+            silent_s = now_s - max(actor.alive_s, signs_s[actor.rank])
+            # Signs are given now and then, so the newest may precede the silence by that much.
+            if silent_s <= limit_s * (1 + 1 / BEATS):
                 actor.asked_s = None
-            elif actor.asked_s is None and process.ask_where():
-                actor.asked_s = now_s
-            elif actor.asked_s is None or now_s - actor.asked_s >= min(_ANSWER_S, limit_s / 4):
-                # A command, or a function that holds the lock of the interpreter.
-                self._kill_hanging(actor, process, "")
-
-    def _kill_hanging(self, actor: ActorState, process: ActorProcess, stack: str) -> None:
-        newest_s = max(actor.alive_s, self._signs()[actor.rank])
-        actor.hang = Hang(time.monotonic() - newest_s, stack)
-        process.kill()
+            elif actor.asked_s is None:
+                # Commands, and functions that hold the lock of the interpreter, do not answer.
+                process.ask_where()
+                actor.asked_s, actor.stack = now_s, ""
+            elif now_s - actor.asked_s >= min(_ANSWER_S, limit_s / 4):
+                actor.silent_s = silent_s
+                process.kill()
 
     def _fail(self, error: FleetError) -> None:
         if self.failure is None:
