@@ -221,25 +221,26 @@ mod tests {
     #[test]
     fn bad_schemas_say_what_is_wrong() {
         let build = |names: &[&str]| {
-            names
-                .iter()
-                .fold(Schema::builder(), |b, n| b.column(n, DType::F32, &[]))
-                .build()
-                .map(|_| ())
-                .unwrap_err()
-                .to_string()
+            let builder = Schema::builder();
+            let builder = names.iter().fold(builder, |b, n| b.column(n, DType::F32, &[]));
+            builder.build().unwrap_err()
         };
-        assert!(build(&[]).contains("no column"));
-        assert!(build(&["seq"]).contains("`seq`"));
-        assert!(build(&[row_header::NAME]).contains(row_header::NAME));
-        assert!(build(&["future/reward"]).contains("`future/reward`"));
-        assert!(build(&["next_obs"]).contains("`next_obs`"));
-        assert!(build(&["a", "a"]).contains("`a`"));
-        assert!(build(&["obs", "obs/x"]).contains("`obs/x`"));
-        assert!(build(&["obs/x", "obs"]).contains("`obs/x`"));
+        assert_eq!(build(&[]), SchemaError::Empty);
+        for name in ["seq", row_header::NAME, "future/reward", "next_obs"] {
+            assert_eq!(build(&[name]), SchemaError::Reserved { name: name.to_owned() });
+        }
+        for names in [["a", "a"], ["obs", "obs/x"], ["obs/x", "obs"]] {
+            let error = build(&names);
+            let SchemaError::Conflict { name, other } = &error else { panic!("{error}") };
+            let mut found = [name, other];
+            found.sort_unstable();
+            let mut expected = names;
+            expected.sort_unstable();
+            assert_eq!(found, expected);
+        }
         let many: Vec<String> = (0..256).map(|i| format!("c{i}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        assert!(build(&many).contains("255"));
+        assert_eq!(build(&many), SchemaError::TooManyColumns { asked: 256, limit: 255 });
     }
 
     #[test]
@@ -309,7 +310,7 @@ mod tests {
             (vec![("obs", DType::F32, &[1, 2][..], Role::Obs), reward], 0, "f4[1, 2]"),
             (vec![("obs", DType::F32, &[2][..], Role::Step), reward], 0, "role step"),
             (vec![("obz", DType::F32, &[2][..], Role::Obs), reward], 0, "`obz`"),
-            (vec![obs], 1, "no column"),
+            (vec![obs], 1, ""),
             (vec![obs, reward, ("action", DType::I32, &[][..], Role::Step)], 2, "`action`"),
         ];
         for (columns, place, says) in others {

@@ -47,15 +47,17 @@ mod tests {
         for passes in [index(0, 8), index(0, 0), index(1, 2), RowIndex::NONE.0] {
             assert_eq!(BadRowIndex::check(0, passes, &rows), Ok(()), "{passes}");
         }
-        let refused = [
-            (index(0, 9), "lane 0, row 9", "the row is not published yet"),
-            (index(1, 3), "lane 1, row 3", "the row is not published yet"),
-            (index(2, 0), "lane 2, row 0", "the ring has fewer lanes"),
-        ];
-        for (index, row, reason) in refused {
-            let error = BadRowIndex::check(7, index, &rows).unwrap_err().to_string();
-            let start = format!("index[7] = {index} ({row}) is not a row of this ring: {reason}; ");
-            assert!(error.starts_with(&start), "{error}");
-        }
+        let reasons = [(0, 9), (1, 3), (2, 0)].map(|(lane, seq)| {
+            let index = index(lane, seq);
+            let error = BadRowIndex::check(7, index, &rows).unwrap_err();
+            assert_eq!((error.position, error.index, error.lane, error.seq), (7, index, lane, seq));
+            let text = error.to_string();
+            for value in ["index[7]", &index.to_string(), error.reason] {
+                assert!(text.contains(value), "{text} lacks {value}");
+            }
+            error.reason
+        });
+        assert_eq!(reasons[0], reasons[1]);
+        assert_ne!(reasons[0], reasons[2], "a lane that is not there is another reason");
     }
 }

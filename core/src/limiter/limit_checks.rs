@@ -66,28 +66,54 @@ impl RateLimiter {
 mod tests {
     use super::*;
 
+    fn is_bad_ratio(error: &LimiterError) -> bool {
+        matches!(error, LimiterError::BadRatio { .. })
+    }
+
     #[test]
-    fn limits_that_can_never_be_satisfied_are_refused_with_numbers_and_a_remedy() {
-        let refused = [
-            (RateLimiter::ratio(0.0, 10, 5.0), "samples_per_insert is 0"),
-            (RateLimiter::ratio(-2.0, 10, 5.0), "samples_per_insert is -2"),
-            (RateLimiter::ratio(f64::NAN, 10, 5.0), "samples_per_insert is NaN"),
-            (RateLimiter::ratio(f64::INFINITY, 10, 5.0), "samples_per_insert is inf"),
-            (RateLimiter::ratio(1.0, 0, 5.0), "min_size is 0"),
-            (RateLimiter::min_size(0), "min_size is 0"),
-            (RateLimiter::ratio(1.0, 101, 5.0), "min_size is 101"),
-            (RateLimiter::ratio(8.0, 10, 3.0), "6 wide"),
-            (RateLimiter::ratio(8.0, 10, -3.0), "83"),
-            (RateLimiter::band(1.0, 10, f64::NAN, 5.0), "NaN"),
-            (RateLimiter::band(1.0, 10, 5.0, 4.0), "5 to 4"),
-            (RateLimiter::band(1.0, 10, 11.0, 20.0), "11"),
-            (RateLimiter::queue(0), "0 wide"),
-            (RateLimiter::queue(101), "101 places"),
+    fn limits_that_can_never_be_satisfied_are_refused_with_their_numbers() {
+        use LimiterError::{
+            BadBand, BandAboveMinSize, MinSizeBeyondCapacity, NarrowBand, NoMinSize,
+            QueueBeyondCapacity,
+        };
+        type IsRight = fn(&LimiterError) -> bool;
+        let refused: [(RateLimiter, &[&str], IsRight); 14] = [
+            (RateLimiter::ratio(0.0, 10, 5.0), &["samples_per_insert", "0"], is_bad_ratio),
+            (RateLimiter::ratio(-2.0, 10, 5.0), &["samples_per_insert", "-2"], is_bad_ratio),
+            (RateLimiter::ratio(f64::NAN, 10, 5.0), &["samples_per_insert", "NaN"], is_bad_ratio),
+            (RateLimiter::ratio(f64::INFINITY, 10, 5.0), &["inf"], is_bad_ratio),
+            (RateLimiter::ratio(1.0, 0, 5.0), &["min_size", "0"], |e| matches!(e, NoMinSize)),
+            (RateLimiter::min_size(0), &["min_size", "0"], |e| matches!(e, NoMinSize)),
+            (RateLimiter::ratio(1.0, 101, 5.0), &["min_size", "101", "100"], |error| {
+                matches!(error, MinSizeBeyondCapacity { min_size: 101, most: 100 })
+            }),
+            (RateLimiter::ratio(8.0, 10, 3.0), &["6", "error_buffer"], |error| {
+                matches!(error, NarrowBand { min_diff: 77.0, max_diff: 83.0, .. })
+            }),
+            (RateLimiter::ratio(8.0, 10, -3.0), &["83", "77"], |error| {
+                matches!(error, BadBand { min_diff: 83.0, max_diff: 77.0 })
+            }),
+            (
+                RateLimiter::band(1.0, 10, f64::NAN, 5.0),
+                &["NaN", "5"],
+                |error| matches!(error, BadBand { min_diff, max_diff: 5.0 } if min_diff.is_nan()),
+            ),
+            (RateLimiter::band(1.0, 10, 5.0, 4.0), &["5", "4"], |error| {
+                matches!(error, BadBand { min_diff: 5.0, max_diff: 4.0 })
+            }),
+            (RateLimiter::band(1.0, 10, 11.0, 20.0), &["11", "10"], |error| {
+                matches!(error, BandAboveMinSize { min_diff: 11.0, min_size: 10, .. })
+            }),
+            (RateLimiter::queue(0), &["0", "error_buffer"], |e| matches!(e, NarrowBand { .. })),
+            (RateLimiter::queue(101), &["101", "100"], |error| {
+                matches!(error, QueueBeyondCapacity { size: 101.0, most: 100 })
+            }),
         ];
-        for (limiter, number) in refused {
-            let error = limiter.check_new(100).unwrap_err().to_string();
-            assert!(error.contains(number), "{error}");
-            assert!(error.contains("; give") || error.contains("; raise"), "{error}");
+        for (limiter, values, is_right) in refused {
+            let error = limiter.check_new(100).unwrap_err();
+            assert!(is_right(&error), "{error:?}");
+            let text = error.to_string();
+            assert!(values.iter().all(|value| text.contains(value)), "{text} lacks {values:?}");
         }
         for limiter in [
             RateLimiter::queue(1),

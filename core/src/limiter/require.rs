@@ -122,8 +122,11 @@ mod tests {
             ("no_writer", RequiredLimits { no_writer: Some(NoWriter::Error), ..wanted() }),
             ("enabled", RequiredLimits { enabled: Some(false), ..wanted() }),
         ] {
-            let refused = other.compare(&found).unwrap_err().to_string();
-            assert!(refused.starts_with(&format!("{what} is ")), "{refused}");
+            let refused = other.compare(&found).unwrap_err();
+            let LimiterError::OtherLimit { what: refused, .. } = refused else {
+                panic!("{what}: {refused}")
+            };
+            assert_eq!(refused, what);
         }
     }
 

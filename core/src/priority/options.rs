@@ -228,19 +228,25 @@ mod tests {
     fn numbers_out_of_range_are_refused_and_the_message_names_them() {
         let good = PriorityOptions::alpha(0.6);
         assert!(good.check().is_ok());
-        for (options, parts) in [
-            (PriorityOptions::alpha(-0.5), ["alpha is -0.5", "from 0 up"]),
-            (PriorityOptions::alpha(f64::NAN), ["alpha is NaN", "from 0 up"]),
-            (good.clone().eps(-1.0), ["eps is -1", "1e-6"]),
-            (good.clone().eps(f64::INFINITY), ["eps is inf", "1e-6"]),
-            (good.clone().beta(1.5), ["beta is 1.5", "0 to 1"]),
-            (good.clone().beta(f64::NAN), ["beta is NaN", "0 to 1"]),
-            (good.clone().beta(Beta::Annealed { from: -1.0, batches: 9 }), ["-1", "0 to 1"]),
-            (good.clone().stride(0), ["stride of priorities is 0", "from 1 up"]),
-            (good.beta(Beta::Annealed { from: 0.4, batches: 0 }), ["is 0", "at least 1"]),
+        for (options, option, number) in [
+            (PriorityOptions::alpha(-0.5), "alpha", "-0.5"),
+            (PriorityOptions::alpha(f64::NAN), "alpha", "NaN"),
+            (good.clone().eps(-1.0), "eps", "-1"),
+            (good.clone().eps(f64::INFINITY), "eps", "inf"),
+            (good.clone().beta(1.5), "beta", "1.5"),
+            (good.clone().beta(f64::NAN), "beta", "NaN"),
+            (good.clone().beta(Beta::Annealed { from: -1.0, batches: 9 }), "beta", "-1"),
+            (good.clone().stride(0), "stride", "0"),
+            (good.beta(Beta::Annealed { from: 0.4, batches: 0 }), "beta", "0"),
         ] {
-            let error = options.check().unwrap_err().to_string();
-            assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+            let error = options.check().unwrap_err();
+            let PriorityError::BadOption { what, value, wanted } = &error else {
+                panic!("{error}")
+            };
+            assert!(what.contains(option) && value.to_string() == number, "{error:?}");
+            let text = error.to_string();
+            let parts = [what, number, wanted];
+            assert!(parts.iter().all(|part| text.contains(part)), "{text} lacks {parts:?}");
         }
     }
 

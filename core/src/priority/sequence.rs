@@ -68,19 +68,30 @@ mod tests {
     #[test]
     fn bad_windows_are_refused() {
         let td = [1.0, 2.0, 3.0, 4.0];
-        for (td, steps, mask, eta, part) in [
-            (&td[..], 0, None, 0.9, "0 places a window"),
-            (&td, 3, None, 0.9, "4 TD errors"),
-            (&td, 2, Some(&[true; 3][..]), 0.9, "mask"),
-            (&td, 2, None, 1.1, "eta is 1.1"),
-            (&td, 2, None, f64::NAN, "eta is NaN"),
-            (&[0.0, -1.0], 2, None, 0.9, "[0, 1] is -1"),
-            (&[f64::NAN, 0.0], 1, None, 0.9, "[0, 0] is NaN"),
-            (&[0.0, 0.0, f64::INFINITY, -2.0], 2, None, 0.9, "[1, 0] is inf"),
-            (&[0.0, 0.0, f64::NAN, -2.0], 2, Some(&[true, true, false, true]), 0.9, "[1, 1] is -2"),
+        for (steps, mask) in [(0, None), (3, None), (2, Some(&[true; 3][..]))] {
+            let error = sequence_priorities(&td, steps, mask, 0.9).unwrap_err();
+            let PriorityError::BadSequences { places: 4, steps: found, mask: places } = error
+            else {
+                panic!("{error}")
+            };
+            assert_eq!((found, places), (steps, mask.map_or(4, <[bool]>::len)));
+        }
+        for eta in [1.1, f64::NAN] {
+            let error = sequence_priorities(&td, 2, None, eta).unwrap_err();
+            let PriorityError::BadOption { what: "eta", value, .. } = error else {
+                panic!("{error}")
+            };
+            assert_eq!(value.to_bits(), eta.to_bits());
+        }
+        for (td, steps, mask, at, number) in [
+            (&[0.0, -1.0][..], 2, None, (0, 1), -1.0),
+            (&[f64::NAN, 0.0], 1, None, (0, 0), f64::NAN),
+            (&[0.0, 0.0, f64::INFINITY, -2.0], 2, None, (1, 0), f64::INFINITY),
+            (&[0.0, 0.0, f64::NAN, -2.0], 2, Some(&[true, true, false, true][..]), (1, 1), -2.0),
         ] {
-            let error = sequence_priorities(td, steps, mask, eta).unwrap_err().to_string();
-            assert!(error.contains(part), "{error} lacks {part}");
+            let error = sequence_priorities(td, steps, mask, 0.9).unwrap_err();
+            let PriorityError::BadPlace { window, place, value } = error else { panic!("{error}") };
+            assert_eq!(((window, place), value.to_bits()), (at, number.to_bits()));
         }
     }
 

@@ -149,20 +149,22 @@ fn bad_lengths_and_factors_are_refused_with_their_numbers() {
         mask: Some(&none),
     };
     let constant = Discount::Constant(0.9);
-    for (steps, discount, lambda, part) in [
-        (ReturnSteps { steps: 0, ..good }, constant, 0.5, "windows of 0"),
-        (ReturnSteps { steps: 3, ..good }, constant, 0.5, "4 rewards"),
-        (ReturnSteps { next_values: Some(&four[1..]), ..good }, constant, 0.5, "next_values has 3"),
-        (ReturnSteps { terminated: &none[2..], ..good }, constant, 0.5, "terminated has 2"),
-        (ReturnSteps { truncated: &[], ..good }, constant, 0.5, "truncated has 0"),
-        (ReturnSteps { mask: Some(&none[3..]), ..good }, constant, 0.5, "mask has 1"),
-        (good, Discount::Steps(&four[1..]), 0.5, "discounts has 3"),
-        (good, Discount::Constant(1.5), 0.5, "gamma is 1.5"),
-        (good, constant, f64::NAN, "lambda is NaN"),
+    let short = |what, got| ReturnsError::BadLength { what, got, expected: 4 };
+    let of = |steps| ReturnsError::BadSteps { rewards: 4, steps };
+    for (steps, discount, expected) in [
+        (ReturnSteps { steps: 0, ..good }, constant, of(0)),
+        (ReturnSteps { steps: 3, ..good }, constant, of(3)),
+        (ReturnSteps { next_values: Some(&four[1..]), ..good }, constant, short("next_values", 3)),
+        (ReturnSteps { terminated: &none[2..], ..good }, constant, short("terminated", 2)),
+        (ReturnSteps { truncated: &[], ..good }, constant, short("truncated", 0)),
+        (ReturnSteps { mask: Some(&none[3..]), ..good }, constant, short("mask", 1)),
+        (good, Discount::Steps(&four[1..]), short("discounts", 3)),
+        (good, Discount::Constant(1.5), ReturnsError::BadFactor { what: "gamma", value: 1.5 }),
     ] {
-        let error = lambda_returns(steps, discount, lambda).unwrap_err().to_string();
-        assert!(error.contains(part) && error.contains("; give"), "{error} lacks {part}");
+        assert_eq!(lambda_returns(steps, discount, 0.5), Err(expected));
     }
-    let error = gae(good, &four[1..], constant, 0.5).unwrap_err().to_string();
-    assert!(error.contains("values has 3"), "{error}");
+    let error = lambda_returns(good, constant, f64::NAN).unwrap_err();
+    let ReturnsError::BadFactor { what: "lambda", value } = error else { panic!("{error}") };
+    assert!(value.is_nan());
+    assert_eq!(gae(good, &four[1..], constant, 0.5), Err(short("values", 3)));
 }

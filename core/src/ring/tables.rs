@@ -75,8 +75,9 @@ impl Ring {
 mod tests {
     use super::*;
     use crate::{
-        Base, DType, LearnedOptions, PriorityOptions, RingOptions, SamplerOptions, Schema,
-        Selector, StepColumns, TableOptions, Writer, WriterOptions,
+        Base, DType, LearnedError, LearnedOptions, PriorityError, PriorityOptions, RingOptions,
+        SampleError, SamplerOptions, Schema, SegmentError, Selector, StepColumns, TableOptions,
+        Writer, WriterOptions,
     };
 
     fn append(writer: &mut Writer) {
@@ -97,6 +98,21 @@ mod tests {
             ("queue", by(Selector::Table(TableOptions::consume("queue")))),
             ("learned", SamplerOptions::seeded(1).learned(learned)),
         ]
+    }
+
+    /// Returns the table that an error says was removed.
+    fn removed_table(error: &SampleError) -> Option<&str> {
+        let (SampleError::Segment(cause)
+        | SampleError::Table(TableError::Segment(cause))
+        | SampleError::Priority(PriorityError::Segment(cause))
+        | SampleError::Learned(LearnedError::Segment(cause))) = error
+        else {
+            return None;
+        };
+        match cause {
+            SegmentError::TableRemoved { table } => Some(table),
+            _ => None,
+        }
     }
 
     #[test]
@@ -134,14 +150,13 @@ mod tests {
             for at in 0..samplers.len() {
                 let (table, sampler) = &mut samplers[at];
                 remover.remove_table(table, Duration::ZERO, false).unwrap();
-                let message = format!("the table `{table}` was removed");
                 let made = specs().swap_remove(at).1;
                 let mut made_anew = None;
                 for look in ["without a table of the name", "with a new one"] {
-                    let refused = sampler.sample(4).unwrap_err().to_string();
-                    assert!(refused.contains(&message), "{place}, {look}: {refused}");
-                    let refused = sampler.gather(&[3]).unwrap_err().to_string();
-                    assert!(refused.contains(&message), "{place}, {look}: {refused}");
+                    let refused = sampler.sample(4).unwrap_err();
+                    assert_eq!(removed_table(&refused), Some(*table), "{place}, {look}: {refused}");
+                    let refused = sampler.gather(&[3]).unwrap_err();
+                    assert_eq!(removed_table(&refused), Some(*table), "{place}, {look}: {refused}");
                     made_anew.get_or_insert_with(|| ring.sampler(made.clone()).unwrap());
                 }
                 let mut made_anew = made_anew.unwrap();

@@ -311,24 +311,37 @@ mod tests {
 
     #[test]
     fn goals_without_a_reward_function_or_that_cannot_be_relabelled_are_refused() {
+        type IsRight = fn(&HindsightError) -> bool;
         let ring = ring(5);
         let seeded = SamplerOptions::seeded(1);
         let refused =
             ring.sampler(seeded.clone().hindsight(hindsight())).unwrap().sample(4).unwrap_err();
         assert!(matches!(refused, SampleError::Hindsight(HindsightError::NoRewards)), "{refused}");
         let shown = ColumnWindows::default().column("obs", ColumnWindow::Drawn);
-        for (spec, part) in [
-            (seeded.clone().hindsight(hindsight().ratio(f64::NAN)), "is NaN"),
-            (seeded.clone().hindsight(Hindsight::new(GoalStrategy::Final)), "`obs/achieved_goal`"),
+        let specs: [(SamplerOptions, IsRight); 5] = [
+            (
+                seeded.clone().hindsight(hindsight().ratio(f64::NAN)),
+                |error| matches!(error, HindsightError::BadRatio { ratio } if ratio.is_nan()),
+            ),
+            (seeded.clone().hindsight(Hindsight::new(GoalStrategy::Final)), |error| {
+                let HindsightError::NoColumn { name, .. } = error else { return false };
+                name == "obs/achieved_goal"
+            }),
             (
                 seeded.clone().hindsight(hindsight().columns("reward", "obs/desired")),
-                "no observation",
+                |error| matches!(error, HindsightError::NotObserved { name, .. } if name == "reward"),
             ),
-            (seeded.clone().n_step(3).gamma(0.9).hindsight(hindsight()), "future 2"),
-            (seeded.columns(shown).hindsight(hindsight()), "left out of the batch"),
-        ] {
-            let error = ring.sampler(spec).unwrap_err().to_string();
-            assert!(error.contains(part), "{error} lacks {part}");
+            (seeded.clone().n_step(3).gamma(0.9).hindsight(hindsight()), |error| {
+                matches!(error, HindsightError::WithNStep { n_step: 3 })
+            }),
+            (seeded.columns(shown).hindsight(hindsight()), |error| {
+                matches!(error, HindsightError::OtherWindow { .. })
+            }),
+        ];
+        for (spec, is_right) in specs {
+            let error = ring.sampler(spec).unwrap_err();
+            let SampleError::Hindsight(error) = error else { panic!("{error}") };
+            assert!(is_right(&error), "{error:?}");
         }
     }
 }

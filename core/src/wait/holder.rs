@@ -38,10 +38,10 @@ mod tests {
 
     #[test]
     fn no_process_is_another_one_and_many_are_cut() {
-        assert_eq!(processes_in_words(&[]), "another process");
-        assert_eq!(processes_in_words(&[u32::MAX]), format!("process {}", u32::MAX));
-        let many = processes_in_words(&[u32::MAX; 20]);
-        assert!(many.starts_with("processes ") && many.matches(',').count() == MAX_NAMED - 1);
+        let [other, one, many] = [0, 1, 20].map(|count| processes_in_words(&vec![u32::MAX; count]));
+        let named = |text: &str| text.matches(&u32::MAX.to_string()).count();
+        assert!(!other.is_empty());
+        assert_eq!([&other, &one, &many].map(|text| named(text)), [0, 1, MAX_NAMED]);
     }
 
     #[cfg(target_os = "linux")]
@@ -58,6 +58,6 @@ mod tests {
         let named = processes_in_words(&[pid]);
         child.kill().unwrap();
         child.wait().unwrap();
-        assert_eq!(named, format!("process {pid} (sleep, stopped)"));
+        assert!(named.contains(&format!("{pid} (sleep, stopped)")), "{named}");
     }
 }

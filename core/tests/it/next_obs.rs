@@ -151,7 +151,7 @@ fn only_cuts_of_more_than_a_twentieth_cause_one_warning() {
     assert_eq!(writer.take_warning(), None);
     let [notice] = &*writer.notices() else { panic!("{:?}", writer.notices()) };
     assert_eq!((notice.kind, notice.count), (NoticeKind::SuspectRows, 1));
-    assert!(notice.text.contains(&format!("{cuts} of {appends} appends")), "{notice}");
+    assert!(notice.text.contains(&format!("{cuts} of {appends}")), "{notice}");
 }
 
 #[test]

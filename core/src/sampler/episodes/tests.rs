@@ -409,42 +409,47 @@ fn what_does_not_go_with_episodes_is_refused_with_a_remedy() {
     let seeded = SamplerOptions::seeded(1).episodes(WholeEpisodes::padded());
     let first = ColumnWindows::default().column("reward", crate::ColumnWindow::First);
     let (priority, goals) = (PriorityOptions::alpha(0.6), Hindsight::new(GoalStrategy::Final));
-    let specs: [(SamplerOptions, &str); 10] = [
-        (seeded.clone().history(4), "a history window"),
-        (seeded.clone().columns(first), "the first row"),
-        (seeded.clone().future(2), "a future window"),
-        (seeded.clone().n_step(3).gamma(0.9), "an n-step return"),
-        (seeded.clone().boundary(Boundary::Reject), "boundary"),
-        (
-            SamplerState { stride: 3, ..ring.sampler(seeded.clone()).unwrap().state() }.into(),
-            "a stride",
-        ),
-        (seeded.clone().selector(Selector::MaxPriority(priority)), "the order of max_priority"),
-        (seeded.clone().selector(Selector::LaneStrata), "do not go with lane_strata"),
-        (seeded.clone().hindsight(goals), "hindsight"),
-        (seeded.clone().episodes(WholeEpisodes::padded().max_length(0)), "max_length is 0; give 1"),
-    ];
-    for (spec, part) in specs {
-        let error = ring.sampler(spec).unwrap_err().to_string();
-        assert!(error.contains(part), "{error} lacks {part}");
+    let form_error = |spec| match ring.sampler(spec).unwrap_err() {
+        SampleError::Form(error) => error,
+        other => panic!("{other}"),
+    };
+    for spec in [
+        seeded.clone().history(4),
+        seeded.clone().columns(first),
+        seeded.clone().future(2),
+        seeded.clone().n_step(3).gamma(0.9),
+        seeded.clone().boundary(Boundary::Reject),
+        SamplerState { stride: 3, ..ring.sampler(seeded.clone()).unwrap().state() }.into(),
+        seeded.clone().hindsight(goals),
+    ] {
+        let error = form_error(spec.clone());
+        assert!(matches!(error, FormError::WithEpisodes { .. }), "{error} for {spec:?}");
     }
-    let long = seeded.clone().episodes(WholeEpisodes::padded().max_length(5_000));
-    assert!(ring.sampler(long).unwrap_err().to_string().contains("give 1 to 1999"));
+    for (selector, name) in
+        [(Selector::MaxPriority(priority), "max_priority"), (Selector::LaneStrata, "lane_strata")]
+    {
+        let error = form_error(seeded.clone().selector(selector));
+        let FormError::EpisodesBySelector { selector } = error else { panic!("{error}") };
+        assert!(selector.contains(name), "{error}");
+    }
+    for asked in [0, 5_000] {
+        let options = seeded.clone().episodes(WholeEpisodes::padded().max_length(asked));
+        assert_eq!(form_error(options), FormError::BadMaxLength { asked, limit: 1_999 });
+    }
     let mut sampler = ring.sampler(seeded.clone()).unwrap();
     let index = sampler.sample(2).unwrap().index();
-    let named = sampler.gather(&index).unwrap_err().to_string();
-    assert!(named.contains("gathers no index"), "{named}");
+    let named = sampler.gather(&index).unwrap_err();
+    assert!(matches!(named, SampleError::Form(FormError::NamedRows)), "{named}");
     assert!(matches!(sampler.sample(0), Err(SampleError::BadBatchSize { .. })));
-    let varying = sampler.batches(2, BatchesOptions::prefetch(2)).unwrap_err().to_string();
-    assert!(varying.contains("max_length"), "{varying}");
+    let varying = sampler.batches(2, BatchesOptions::prefetch(2)).unwrap_err();
+    assert!(matches!(varying, SampleError::Form(FormError::VaryingSize)), "{varying}");
     let short = seeded.episodes(WholeEpisodes::ragged().max_length(1));
     assert_eq!(ring.sampler(short.clone()).unwrap().sample(3).unwrap().len(), 3);
     let empty = Ring::heap(&schema(), RingOptions::with_capacity(9)).unwrap();
-    let none = empty.sampler(short).unwrap().sample(3).unwrap_err().to_string();
-    assert!(
-        none.contains("of at most 1 transitions") && none.contains("raise max_length"),
-        "{none}"
-    );
+    let none = empty.sampler(short).unwrap().sample(3).unwrap_err();
+    let SampleError::Form(FormError::NoneComplete { max_length: Some(1), rows: 0 }) = none else {
+        panic!("{none}")
+    };
 }
 
 #[test]

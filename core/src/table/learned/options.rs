@@ -130,22 +130,31 @@ mod tests {
         let many = (0..17).fold(LearnedOptions::new("t"), |options, n| {
             options.column(&format!("c{n}"), DType::F32)
         });
-        for (options, part) in [
-            (with(&[]), "0 learned columns"),
-            (many, "1 to 16"),
-            (with(&[("value", DType::F64)]), "8 bytes a value"),
-            (with(&[("a b", DType::F32)]), "no identifier"),
-            (with(&[("td", DType::F32)]), "column `td`"),
-            (with(&[("obs", DType::F32)]), "column `obs/x`"),
-            (with(&[("weight", DType::F32)]), "`weight` is a key"),
-            (with(&[("index", DType::F32)]), "`index` is a key"),
-            (with(&[("next_obs", DType::F32)]), "`next_obs` is a key"),
-            (with(&[("v", DType::F32), ("v", DType::F32)]), "column `v` of the table"),
-            (with(&[("v", DType::F32), ("v_set", DType::F32)]), "column `v` of the table"),
-            (with(&[("v_set", DType::F32), ("v", DType::F32)]), "column `v_set` of the table"),
+        for (options, count) in [(with(&[]), 0), (many, 17)] {
+            let error = options.check(&schema).unwrap_err();
+            let LearnedError::BadCount { columns, .. } = error else { panic!("{error}") };
+            assert_eq!(columns, count);
+        }
+        for (name, dtype, value) in [("value", DType::F64, "8"), ("a b", DType::F32, "a b")] {
+            let error = with(&[(name, dtype)]).check(&schema).unwrap_err();
+            let LearnedError::BadColumn { column, .. } = &error else { panic!("{error}") };
+            assert!(column == name && error.to_string().contains(value), "{error}");
+        }
+        for (names, by) in [
+            (&["td"][..], "td"),
+            (&["obs"], "obs/x"),
+            (&["weight"], "weight"),
+            (&["index"], "index"),
+            (&["next_obs"], "next_obs"),
+            (&["v", "v"], "v"),
+            (&["v", "v_set"], "v"),
+            (&["v_set", "v"], "v_set"),
         ] {
-            let error = options.check(&schema).unwrap_err().to_string();
-            assert!(error.contains(part), "{error} lacks {part}");
+            let columns: Vec<_> = names.iter().map(|name| (*name, DType::F32)).collect();
+            let error = with(&columns).check(&schema).unwrap_err();
+            let LearnedError::Taken { column, taken } = &error else { panic!("{error}") };
+            assert_eq!(Some(&&**column), names.last(), "{error}");
+            assert!(taken.contains(&format!("`{by}`")), "{taken} does not name {by}");
         }
     }
 }

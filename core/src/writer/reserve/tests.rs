@@ -176,23 +176,25 @@ fn refused_reservations_say_why_and_leave_no_row() {
     let ring = ring(LanePolicy::default());
     let two = Ring::heap(ring.schema(), RingOptions::with_capacity(40).lanes(2)).unwrap();
     let mut both = two.writer(WriterOptions::lanes(2).autoreset(AutoresetMode::NextStep)).unwrap();
-    let refused = both.reserve().unwrap_err().to_string();
-    assert!(refused.contains("this one has 2"), "{refused}");
+    let refused = both.reserve().unwrap_err();
+    assert_eq!(refused, AppendError::NotReservable { lanes: 2 });
     let mut writer =
         ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap();
     let mut row = writer.reserve().unwrap();
-    for (error, says) in [
-        (row.column::<f32>("obz").unwrap_err(), "`obz`"),
-        (row.column::<f64>("obs").unwrap_err(), "f4"),
-        (
-            row.column::<f32>("obs").unwrap().write(&[0.0; 6]).unwrap_err(),
-            "6 elements from element 0",
-        ),
-        (row.column("obs").unwrap().write_at(3, &obs(0)[..3]).unwrap_err(), "column of 5"),
-        (row.column("obs").unwrap().write_at(usize::MAX, &obs(0)).unwrap_err(), "fewer"),
-        (row.commit(false, false).unwrap_err(), "`pixels` of the reserved row was not written"),
+    let error = row.column::<f32>("obz").unwrap_err();
+    assert!(matches!(&error, AppendError::UnknownColumn { name, .. } if name == "obz"), "{error}");
+    let error = row.column::<f64>("obs").unwrap_err();
+    let AppendError::WrongDType { expected: DType::F32, got: DType::F64, .. } = error else {
+        panic!("{error}")
+    };
+    for (error, at, values) in [
+        (row.column::<f32>("obs").unwrap().write(&[0.0; 6]), 0, 6),
+        (row.column("obs").unwrap().write_at(3, &obs(0)[..3]), 3, 3),
+        (row.column("obs").unwrap().write_at(usize::MAX, &obs(0)), usize::MAX, 5),
     ] {
-        assert!(error.to_string().contains(says), "{error} lacks {says}");
+        assert_eq!(error.unwrap_err(), AppendError::BeyondColumn { at, values, items: 5 });
     }
+    let error = row.commit(false, false).unwrap_err();
+    assert_eq!(error, AppendError::NotWritten { name: "pixels".to_owned() });
     assert_eq!(ring.lane_span(0), Some(0..0));
 }

@@ -18,7 +18,7 @@ fn a_name_that_is_held_is_refused_and_the_ways_out_are_named() {
     };
     assert_eq!(name, "pong");
     let text = refused.to_string();
-    for way_out in ["pong", "live process", "attach", "replace", "backcast rm"] {
+    for way_out in ["\"attach\"", "\"replace\"", "`backcast rm pong`"] {
         assert!(text.contains(way_out), "{text}");
     }
     assert_eq!(ring.len(), 4, "the ring that was there is untouched");
@@ -47,14 +47,13 @@ fn the_same_ring_is_joined_and_another_one_is_refused_with_both_values() {
         ("dtype", column("action", DType::I64, &[]), attach(), ["i4", "i8"]),
         ("shape", column("action", DType::I32, &[3]), attach(), ["[]", "[3]"]),
         ("name", column("act", DType::I32, &[]), attach(), ["`action`", "`act`"]),
-        ("one column less", one, attach(), ["`action`", "no column"]),
-        ("lanes", schema(), attach().lanes(4), ["2 lanes", "4 were requested"]),
-        ("capacity", schema(), rows(300).lanes(2), ["keep 50 rows", "150 were requested"]),
+        ("one column less", one, attach(), ["`action`", ""]),
+        ("lanes", schema(), attach().lanes(4), ["2", "4"]),
+        ("capacity", schema(), rows(300).lanes(2), ["50", "150"]),
     ] {
         let refused = segment(Ring::create("pong", &schema, options).unwrap_err());
-        assert!(matches!(refused, SegmentError::Different { .. }), "{id}: {refused}");
-        let text = refused.to_string();
-        assert!(values.iter().all(|value| text.contains(value)), "{id}: {text}");
+        let SegmentError::Different { what, .. } = &refused else { panic!("{id}: {refused}") };
+        assert!(values.iter().all(|value| what.contains(value)), "{id}: {refused}");
     }
     drop(made);
     assert_eq!(joined.len(), 4, "no refusal took anything away");
@@ -123,7 +122,7 @@ fn a_persistent_ring_stays_without_holders() {
     assert!(left.len() == 1 && left[0].persistent && !left[0].held, "{left:?}");
     assert_eq!(collect_garbage(&base).unwrap(), [], "it is not collected");
     let refused = segment(Ring::create("held", &schema(), options(&base)).unwrap_err());
-    assert!(refused.to_string().contains("it is persistent"), "{refused}");
+    assert!(matches!(refused, SegmentError::AlreadyExists { .. }), "{refused}");
     let found = Ring::attach_in(&base, "held").unwrap();
     assert_eq!(found.len(), 4, "what was published before the kill is there");
     assert!(found.stats().persistent);
@@ -174,10 +173,7 @@ fn more_than_the_memory_there_is_gives_an_error_and_leaves_nothing() {
         let refused = segment(Ring::create("pong", &large, asked(capacity)).unwrap_err());
         let SegmentError::NoSpace { asked, available, .. } = &refused else { panic!("{refused}") };
         assert!(asked > available && *asked >= 1 << 44, "{refused}");
-        let text = refused.to_string();
-        for part in ["iB asked for, ", "iB available", "lower the capacity"] {
-            assert!(text.contains(part), "{text}");
-        }
+        assert_eq!(refused.to_string().matches("iB").count(), 2, "two sizes: {refused}");
         assert!(!base.path().exists(), "nothing is left behind");
     }
     let refused = Ring::create("pong", &large, asked(Capacity::Rows(1 << 60))).unwrap_err();
@@ -215,11 +211,9 @@ fn names_that_could_leave_the_place_are_refused_by_every_operation() {
             assert!(matches!(error, SegmentError::BadName { .. }), "{name:?}: {error}");
         }
     }
-    let text = Ring::attach_in(&base, "pong").unwrap_err().to_string();
-    let place = base.path().display().to_string();
-    assert!(
-        text.contains("pong") && text.contains(&place) && text.contains("backcast ls"),
-        "{text}"
-    );
+    let refused = segment(Ring::attach_in(&base, "pong").unwrap_err());
+    let SegmentError::NotFound { name, base: place, .. } = &refused else { panic!("{refused}") };
+    assert_eq!((&**name, &**place), ("pong", base.path()));
+    assert!(refused.to_string().contains("`backcast ls`"), "{refused}");
     assert!(!base.path().exists(), "none of them made anything");
 }

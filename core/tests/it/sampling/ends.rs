@@ -119,8 +119,8 @@ fn windows_longer_than_every_episode_are_refused_with_the_length_there_is() {
     // Exactly one of 40,000 rows has a whole window.
     actor.episode(8, End::Terminated);
     assert_eq!(sampler.sample(50).unwrap().index(), [40_005; 50]);
-    let cut = sampler.gather(&[40_004]).unwrap_err().to_string();
-    assert!(cut.contains("does not lie whole in its episode"), "{cut}");
+    let cut = sampler.gather(&[40_004]).unwrap_err();
+    assert!(matches!(cut, SampleError::BadIndex { index: 40_004, .. }), "{cut}");
 }
 
 #[test]
@@ -129,5 +129,7 @@ fn a_boundary_is_one_of_three_words() {
         assert_eq!(boundary.as_str().parse(), Ok(boundary));
     }
     let refused = "masked".parse::<Boundary>().unwrap_err().to_string();
-    assert_eq!(refused, "boundary is `masked`; use \"mask\", \"reject\" or \"clamp\"");
+    for word in ["`masked`", "\"mask\"", "\"reject\"", "\"clamp\""] {
+        assert!(refused.contains(word), "{refused} lacks {word}");
+    }
 }

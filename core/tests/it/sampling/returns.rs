@@ -117,37 +117,41 @@ fn returns_change_no_draw_and_no_other_column() {
 
 #[test]
 fn impossible_returns_are_refused_with_the_reason() {
-    let refuse = |ring: &Ring, options: SamplerOptions| {
-        ring.sampler(options).map(|_| ()).unwrap_err().to_string()
-    };
+    let refuse =
+        |ring: &Ring, options: SamplerOptions| ring.sampler(options).map(|_| ()).unwrap_err();
     let base = SamplerOptions::seeded(1);
     let ring = ring(10);
-    assert!(
-        refuse(&ring, base.clone().n_step(3)).contains("n_step 3 needs the learner's discount")
-    );
-    assert!(refuse(&ring, base.clone().gamma(0.9)).contains("give n_step too"));
+    let bad_gamma = |options| match refuse(&ring, options) {
+        SampleError::BadGamma { gamma, discounts: false, n_step } => (gamma, n_step),
+        other => panic!("{other}"),
+    };
+    assert_eq!(bad_gamma(base.clone().n_step(3)), (None, Some(3)));
+    assert_eq!(bad_gamma(base.clone().gamma(0.9)), (Some(0.9), None));
     for gamma in [-0.1, 1.5, f64::NAN] {
-        let refused = refuse(&ring, base.clone().n_step(3).gamma(gamma));
-        assert!(refused.contains(&format!("gamma is {gamma}; give 0 to 1")), "{refused}");
+        let (given, n_step) = bad_gamma(base.clone().n_step(3).gamma(gamma));
+        assert_eq!((given.map(f64::to_bits), n_step), (Some(gamma.to_bits()), Some(3)));
     }
-    assert!(refuse(&ring, base.clone().n_step(10).gamma(0.9)).contains("n_step 10 take 11 rows"));
+    let long = refuse(&ring, base.clone().n_step(10).gamma(0.9));
+    assert!(matches!(long, SampleError::BadWindow { n_step: 10, rows: 11, .. }), "{long}");
     assert!(ring.sampler(base.clone().n_step(9).gamma(0.9)).is_ok());
     assert!(matches!(
         ring.sampler(base.n_step(0).gamma(0.9)),
         Err(SampleError::EmptyWindow { what: "n_step" })
     ));
-    for (dtype, shape, role, found) in [
-        (DType::I32, &[][..], Role::Step, "here it is i4[]"),
-        (DType::F16, &[], Role::Step, "here it is f2[]"),
-        (DType::F32, &[2], Role::Step, "here it is f4[2]"),
-        (DType::F32, &[], Role::Obs, "of the observation"),
+    for (dtype, shape, role, value) in [
+        (DType::I32, &[][..], Role::Step, "i4[]"),
+        (DType::F16, &[], Role::Step, "f2[]"),
+        (DType::F32, &[2], Role::Step, "f4[2]"),
+        (DType::F32, &[], Role::Obs, ""),
     ] {
         let schema = Schema::builder().column_as("reward", dtype, shape, role).build().unwrap();
         let ring = Ring::heap(&schema, RingOptions::with_capacity(10)).unwrap();
         let refused = refuse(&ring, three());
-        assert!(refused.contains(found), "{refused}");
+        let SampleError::BadReward { found } = refused else { panic!("{refused}") };
+        assert!(found.contains(value), "{found}");
     }
     let schema = Schema::builder().column("obs", DType::F32, &[]).build().unwrap();
     let ring = Ring::heap(&schema, RingOptions::with_capacity(10)).unwrap();
-    assert!(refuse(&ring, three()).contains("there is none among obs"));
+    let refused = refuse(&ring, three());
+    assert!(matches!(&refused, SampleError::BadReward { found } if found.contains("obs")));
 }

@@ -185,7 +185,7 @@ fn a_batch_that_waits_for_episodes_takes_them_when_they_end() {
         model.play(0, Op::Step);
         let none = sampler.sample(2).unwrap_err();
         let waits = matches!(none, SampleError::TimedOut { selector: "consume", wanted: 2, .. });
-        assert!(waits && none.to_string().contains("complete episodes"), "{none}");
+        assert!(waits, "{none}");
         sampler.set_timeout(Some(Duration::from_secs(60)));
         let drawn = thread::scope(|scope| {
             let waiting = scope.spawn(|| sampler.sample(2).unwrap());
