@@ -189,11 +189,9 @@ fn a_threshold_is_compared_with_the_shares_at_the_start_too() {
         PortfolioVectorEnv::new(panel.clone(), 1, options)
     };
     assert!(near(made(1699.0).unwrap().most_at_start(), 1700.0));
-    let refused = made(1700.0).unwrap_err().to_string();
-    assert!(
-        refused.starts_with("`failure_threshold` is 1700, but must be below what"),
-        "{refused}"
-    );
+    let refused = made(1700.0).unwrap_err();
+    let PortfolioError::BadOption { option, value, .. } = refused else { panic!("{refused}") };
+    assert_eq!((option, value.to_bits()), ("failure_threshold", 1700.0_f64.to_bits()));
 }
 
 #[test]
@@ -210,10 +208,9 @@ fn more_cash_than_float32_can_grow_from_is_refused_in_few_digits() {
         ));
     }
     let refused = made(1e300).unwrap_err().to_string();
-    assert_eq!(
-        refused,
-        "`initial_amount` is 1e300, but must be an amount above 0 and at most 1e30"
-    );
+    for value in ["`initial_amount`", " 1e300,", " 1e30"] {
+        assert!(refused.contains(value), "{refused} lacks {value}");
+    }
 }
 
 proptest! {

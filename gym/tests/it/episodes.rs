@@ -252,34 +252,40 @@ fn every_bad_reset_or_step_is_refused_and_changes_nothing() {
     env.step(&[0.3, 0.4, 0.5, 0.6]).unwrap();
     let before = env.clone();
 
-    for (mask, starts, part) in [
-        (Some(&[true][..]), None, "`mask` holds 1 elements, but must hold 2"),
-        (Some(&[false, false]), None, "selects none of the 2 environments"),
-        (None, Some(&[3][..]), "`start_day` holds 1 elements, but must hold 2"),
-        (None, Some(&[3, 19]), "`start_day` of environment 1 is 19, but must lie in 1 to 18"),
-        (None, Some(&[0, 3]), "`start_day` of environment 0 is 0, but must lie in 1 to 18"),
-        (None, Some(&[3, 7]), "environment 1 is 7, on which none of its 2 ticker(s) has a row"),
-        (None, Some(&[0, 3]), "0 has none before it; start later, or"),
-        (None, Some(&[usize::MAX, 3]), "must lie in 1 to 18"),
+    let short = |what, expected, found| -> PortfolioError {
+        EpisodeError::BadLength { what, expected, found }.into()
+    };
+    let bad_day =
+        |env, day| PortfolioError::BadStartDay { env, day, first: 1, last: 18, indicator_lag: 1 };
+    for (mask, starts, expected) in [
+        (Some(&[true][..]), None, short("mask", 2, 1)),
+        (Some(&[false, false]), None, EpisodeError::EmptyMask { num_envs: 2 }.into()),
+        (None, Some(&[3][..]), short("start_day", 2, 1)),
+        (None, Some(&[3, 19]), bad_day(1, 19)),
+        (None, Some(&[0, 3]), bad_day(0, 0)),
+        (None, Some(&[3, 7]), PortfolioError::StartNotListed { env: 1, day: 7, tickers: 2 }),
+        (None, Some(&[usize::MAX, 3]), bad_day(0, usize::MAX)),
     ] {
-        let error = env.reset(ResetSeed::One(99), mask, starts).unwrap_err().to_string();
-        assert!(error.contains(part), "{error}");
+        assert_eq!(env.reset(ResetSeed::One(99), mask, starts), Err(expected));
     }
-    let error = env.reset(ResetSeed::Each(&[None]), None, None).unwrap_err().to_string();
-    assert!(error.contains("`seed` holds 1 elements"), "{error}");
+    let refused = env.reset(ResetSeed::Each(&[None]), None, None);
+    assert_eq!(refused, Err(short("seed", 2, 1)));
     // Start days of environments that are not reset are not checked.
     before.clone().reset(ResetSeed::Keep, Some(&[true, false]), Some(&[3, 999])).unwrap();
 
-    for (actions, part) in [
-        (&[0.0; 3][..], "`actions` holds 3 elements, but must hold 4"),
-        (&[0.0, f64::NAN, 0.0, 2.0], "environment 0 for \"T01\" is NaN, but must lie in [-1, 1]"),
-        (&[0.9, 0.0, f64::INFINITY, 0.0], "environment 1 for \"T00\" is inf"),
-        (&[0.9, 0.0, f64::NEG_INFINITY, 0.0], "environment 1 for \"T00\" is -inf"),
-        (&[0.9, 0.0, 0.0, 1.000_001], "environment 1 for \"T01\" is 1.000001"),
-        (&[0.9, 0.0, 0.0, -1.5], "environment 1 for \"T01\" is -1.5"),
+    assert_eq!(env.step(&[0.0; 3]), Err(short("actions", 4, 3)));
+    for (actions, env_of, ticker_of, number) in [
+        (&[0.0, f64::NAN, 0.0, 2.0], 0, "T01", "NaN"),
+        (&[0.9, 0.0, f64::INFINITY, 0.0], 1, "T00", "inf"),
+        (&[0.9, 0.0, f64::NEG_INFINITY, 0.0], 1, "T00", "-inf"),
+        (&[0.9, 0.0, 0.0, 1.000_001], 1, "T01", "1.000001"),
+        (&[0.9, 0.0, 0.0, -1.5], 1, "T01", "-1.5"),
     ] {
-        let error = env.step(actions).unwrap_err().to_string();
-        assert!(error.contains(part), "{error}");
+        let error = env.step(actions).unwrap_err();
+        let text = error.to_string();
+        let PortfolioError::BadAction { env, ticker, value, .. } = error else { panic!("{text}") };
+        assert_eq!((env, &*ticker, &*value.to_string()), (env_of, ticker_of, number), "{text}");
+        assert!(text.contains(number), "{text}");
     }
     assert_eq!(env.obs(), before.obs());
     let mut before = before;
@@ -292,52 +298,90 @@ fn every_bad_reset_or_step_is_refused_and_changes_nothing() {
 #[test]
 fn every_bad_setting_is_refused_with_its_value_and_rule() {
     type Change = fn(&mut PortfolioOptions);
+    type IsRight = fn(&PortfolioError) -> bool;
     fn names(names: &[&str]) -> Vec<String> {
         names.iter().map(|&name| name.to_owned()).collect()
     }
+    /// Returns whether an error is of an option, and names it and the value.
+    fn of_option(error: &PortfolioError, name: &str, shown: &str) -> bool {
+        let text = error.to_string();
+        matches!(error, PortfolioError::BadOption { option, .. } if *option == name)
+            && text.contains(&format!("`{name}`"))
+            && text.contains(&format!(" {shown},"))
+    }
     let market = Market::random(3, 3, 20).without(1, 0..18);
     let panel = market.panel_with_macros(&["T02"]);
-    let cases: [(Change, &str); 20] = [
-        (|o| o.initial_amount = 0.0, "`initial_amount` is 0"),
-        (|o| o.initial_amount = f64::NAN, "`initial_amount` is NaN"),
+    let cases: [(Change, IsRight); 20] = [
+        (|o| o.initial_amount = 0.0, |error| of_option(error, "initial_amount", "0")),
+        (|o| o.initial_amount = f64::NAN, |error| of_option(error, "initial_amount", "NaN")),
         (
             |o| o.failure_threshold = 30_000.0,
-            "`failure_threshold` is 30000, but must be below `initial_amount`",
+            |error| of_option(error, "failure_threshold", "30000"),
         ),
         (
             |o| o.failure_threshold = f64::NEG_INFINITY,
-            "`failure_threshold` is -inf, but must be a finite amount",
+            |error| of_option(error, "failure_threshold", "-inf"),
         ),
-        (|o| o.hmax = 0, "`hmax` is 0, but must be between 1 and 2147483647"),
-        (|o| o.hmax = 1 << 31, "`hmax` is 2147483648"),
-        (|o| o.buy_cost_pct = 1.0, "`buy_cost_pct` is 1, but must be a fraction in [0, 1)"),
-        (|o| o.buy_cost_pct = -0.01, "`buy_cost_pct` is -0.01"),
-        (|o| o.sell_cost_pct = f64::NAN, "`sell_cost_pct` is NaN"),
-        (|o| o.max_episode_steps = Some(0), "`max_episode_steps` is 0"),
-        (|o| o.days = Some((0, 21)), "`days` is 0..21, but must lie within 0..20"),
-        (|o| o.days = Some((5, 6)), "`days` is 5..6"),
-        (|o| o.days = Some((9, 3)), "`days` is 9..3"),
-        (|o| o.tickers = Some(names(&[])), "no ticker to trade"),
+        (|o| o.hmax = 0, |error| of_option(error, "hmax", "0")),
+        (|o| o.hmax = 1 << 31, |error| of_option(error, "hmax", "2147483648")),
+        (|o| o.buy_cost_pct = 1.0, |error| of_option(error, "buy_cost_pct", "1")),
+        (|o| o.buy_cost_pct = -0.01, |error| of_option(error, "buy_cost_pct", "-0.01")),
+        (|o| o.sell_cost_pct = f64::NAN, |error| of_option(error, "sell_cost_pct", "NaN")),
+        (|o| o.max_episode_steps = Some(0), |error| of_option(error, "max_episode_steps", "0")),
+        (
+            |o| o.days = Some((0, 21)),
+            |error| *error == PortfolioError::BadDays { start: 0, end: 21, panel_days: 20 },
+        ),
+        (
+            |o| o.days = Some((5, 6)),
+            |error| matches!(error, PortfolioError::BadDays { start: 5, end: 6, .. }),
+        ),
+        (
+            |o| o.days = Some((9, 3)),
+            |error| matches!(error, PortfolioError::BadDays { start: 9, end: 3, .. }),
+        ),
+        (|o| o.tickers = Some(names(&[])), |error| *error == PortfolioError::NoTickers),
         (
             |o| o.tickers = Some(names(&["T00", "X"])),
-            "\"X\" is not in the panel, which holds 3 tickers from \"T00\"",
+            |error| {
+                matches!(error, PortfolioError::UnknownTicker { ticker, count: 3, first, .. }
+                if ticker == "X" && first == "T00")
+            },
         ),
-        (|o| o.tickers = Some(names(&["<CASH>"])), "\"<CASH>\" is not in the panel"),
-        (|o| o.tickers = Some(names(&["T02"])), "\"T02\" is a macro ticker"),
-        (|o| o.tickers = Some(names(&["T00", "T00"])), "\"T00\" is at positions 0 and 1"),
+        (
+            |o| o.tickers = Some(names(&["<CASH>"])),
+            |error| matches!(error, PortfolioError::UnknownTicker { ticker, .. } if ticker == "<CASH>"),
+        ),
+        (
+            |o| o.tickers = Some(names(&["T02"])),
+            |error| *error == PortfolioError::MacroTicker { ticker: "T02".to_owned() },
+        ),
+        (
+            |o| o.tickers = Some(names(&["T00", "T00"])),
+            |error| {
+                matches!(error, PortfolioError::DuplicateTicker { ticker, first: 0, second: 1, .. }
+                if ticker == "T00")
+            },
+        ),
         (
             |o| o.tickers = Some(names(&["T01"])),
-            "on day 19 or later (the first, \"T01\", has rows from day 18",
+            |error| {
+                matches!(error, PortfolioError::NoStartDay { low: 19, listed: 18, earliest, .. }
+                if earliest == "T01")
+            },
         ),
-        (|o| o.indicator_lag = usize::MAX, "there is no such day"),
+        (
+            |o| o.indicator_lag = usize::MAX,
+            |error| matches!(error, PortfolioError::NoStartDay { indicator_lag: usize::MAX, .. }),
+        ),
     ];
-    for (change, part) in cases {
+    for (change, is_right) in cases {
         let mut settings =
             PortfolioOptions { tickers: Some(names(&["T00"])), ..PortfolioOptions::default() };
         assert!(PortfolioVectorEnv::new(panel.clone(), 1, settings.clone()).is_ok());
         change(&mut settings);
-        let error = PortfolioVectorEnv::new(panel.clone(), 1, settings).unwrap_err().to_string();
-        assert!(error.contains(part), "{error} lacks {part}");
+        let error = PortfolioVectorEnv::new(panel.clone(), 1, settings).unwrap_err();
+        assert!(is_right(&error), "{error:?}");
     }
     let limit = (1 << 30) / (8 * 8);
     for num_envs in [0, limit + 1, usize::MAX, usize::MAX / 8] {

@@ -44,7 +44,7 @@ const CASES: &[Case] = &[
             p.signal.count = 0;
             p.executor.count = 0;
         },
-        &["no agents"],
+        &["agents"],
     ),
     (
         "too many agents",

@@ -122,10 +122,11 @@ fn each_agent_has_its_own_scheme_account_and_mask() {
     let open = |slot: u16| env.market().ledger().open_count(slot, 0);
     assert_eq!((open(0), open(2)), (0, 0));
     let refused = env.step_into(&[2.0, 0.0, 1.5, 0.5, 0.5, 1.0], &mut observations).unwrap_err();
-    assert_eq!(
-        refused.to_string(),
-        "agent 1: the action is 1.5, but must be a number from 0 to 1 for \"quotes\""
-    );
+    let TradingError::Agent { agent: 1, error } = &refused else { panic!("{refused}") };
+    let TradingError::BadAction { value: 1.5, low: 0.0, high: 1.0, .. } = **error else {
+        panic!("{refused}")
+    };
+    assert!(!refused.to_string().contains("environment"), "an agent is none: {refused}");
     let refused = env.step_into(&[2.0, 0.0], &mut observations).unwrap_err();
     let length = EpisodeError::BadLength { what: "actions", expected: 6, found: 2 };
     assert_eq!(refused, TradingError::Episode(length));
@@ -177,13 +178,12 @@ fn bad_settings_and_orders_of_calls_are_typed_errors() {
         let agents = vec![ExternalAgentConfig::default(); count];
         let refused = MultiAgentTradingEnv::new(config(), agents).unwrap_err();
         assert_eq!(refused, TradingError::BadAgentCount { agents: count, limit: 1_024 });
-        assert!(refused.to_string().contains("1 to 1024"), "{refused}");
     }
     let bad = ExternalAgentConfig { order_size: 0, ..ExternalAgentConfig::default() };
     let agents = vec![ExternalAgentConfig::default(), bad];
     let refused = MultiAgentTradingEnv::new(config(), agents).unwrap_err();
-    assert!(matches!(refused, TradingError::Agent { agent: 1, .. }), "{refused}");
-    assert!(refused.to_string().starts_with("agent 1: `order_size` is 0"), "{refused}");
+    let TradingError::Agent { agent: 1, error } = refused else { panic!("{refused}") };
+    let TradingError::BadOption { option: "order_size", .. } = *error else { panic!("{error}") };
     let mut env = env(2);
     let mut observations = vec![0.0; 2 * env.observation_size()];
     let early = env.step_into(&[1, 1], &mut observations).unwrap_err();

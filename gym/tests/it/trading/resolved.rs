@@ -347,7 +347,7 @@ fn item_19_a_step_after_the_end_is_a_typed_error() {
     let finished = TradingError::Episode(EpisodeError::Finished { env: 0 });
     let refused = env.step(DiscreteAction::Hold).unwrap_err();
     assert_eq!(refused, finished);
-    assert_eq!(refused.for_single(), "the episode has ended; reset the environment");
+    assert!(!refused.for_single().contains("environment 0"), "it has no number");
     env.reset(None).unwrap();
     env.step(TradingAction::Choice(1)).unwrap();
 }
