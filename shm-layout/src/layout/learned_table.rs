@@ -334,7 +334,7 @@ mod tests {
     fn columns_that_no_table_has_are_refused() {
         let problem = |name: &str, dtype| LearnedColumn { name: name.to_owned(), dtype }.problem();
         for name in ["", "9", "a/b", "a b", "ä", &"x".repeat(41)] {
-            assert!(problem(name, DType::F32).unwrap().contains("choose another"), "{name}");
+            assert!(problem(name, DType::F32).is_some(), "{name}");
         }
         assert!(problem("value", DType::F64).unwrap().contains("f4"));
         assert_eq!(problem("value", DType::BF16), None);

@@ -392,7 +392,8 @@ mod tests {
         }
         let refuse = |arrays| ParamsShape::new(arrays, 1, 2, 4).unwrap_err();
         let twice = refuse(vec![array("a", &[1]), array("a", &[1])]);
-        assert!(twice.to_string().starts_with("two of the name `a` cannot both"), "{twice}");
+        assert!(matches!(twice, ParamsShapeError::Clash { .. }), "{twice}");
+        assert!(twice.to_string().contains("`a`"), "{twice}");
         let inside = refuse(vec![array("a/b", &[1]), array("a", &[1])]);
         assert!(matches!(inside, ParamsShapeError::Clash { .. }), "{inside}");
         assert!(matches!(refuse(vec![]), ParamsShapeError::Count { count: 0 }));

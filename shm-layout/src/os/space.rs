@@ -203,8 +203,11 @@ mod tests {
     fn more_than_the_machine_has_is_refused_where_no_file_system_limits_it() {
         let dir = std::env::temp_dir();
         if memory_available().is_some() {
-            let error = check_memory(&dir, u64::MAX).unwrap_err().to_string();
-            assert!(error.contains("memory of the machine"), "{error}");
+            let error = check_memory(&dir, u64::MAX).unwrap_err();
+            let SegmentError::NoSpace { asked: u64::MAX, limit, .. } = error else {
+                panic!("{error}")
+            };
+            assert!(limit.contains("memory"), "{limit}");
         }
         check_memory(&dir, 1).unwrap();
     }
