@@ -140,7 +140,7 @@ fn an_object_whose_files_may_not_be_opened_is_denied_not_damaged() {
         says_denied(file, &bound.run(&format!("stat {name}")).expect(1).err);
         let doctor = bound.run("doctor").expect(1).out;
         let stale = doctor.split("stale_objects").nth(1).unwrap();
-        assert!(stale.contains("may not be opened by this user"), "{file}: {doctor}");
+        assert!(stale.contains(name), "{file}: {doctor}");
         assert_eq!(bound.run("gc").expect(0).out, "", "{file}");
         if name == "pong" {
             let top = bound.run("top --once --interval 0.05").expect(0).out;
@@ -194,14 +194,14 @@ fn a_directory_that_may_not_be_looked_into_is_not_said_to_be_missing() {
         assert!(refused.contains(&inner) && !refused.contains("create it"), "{line}: {refused}");
     }
     let ls = bound.run(&format!("ls --store {inner}")).expect(1);
-    assert!(ls.out.contains("pong") && ls.err.contains("snapshots are left out"), "{}", ls.err);
+    assert!(ls.out.contains("pong") && ls.err.contains(&inner), "{}", ls.err);
     fs::create_dir(bound.shelf.path().join("empty")).unwrap();
     let empty = bound.shelf.path().join("empty").display().to_string();
     if let Some((uid, _)) = &bound.other {
         give(Path::new(&empty), *uid);
     }
     let none = bound.run(&format!("ls --dir {empty} --store {inner}")).expect(1).err;
-    assert!(none.contains("no rings or panels") && !none.contains("no snapshots"), "{none}");
+    assert!(none.contains(&empty) && none.contains(&inner), "{none}");
     for line in [format!("ls --store {inner}"), format!("stat pong@kept --store {inner}")] {
         says_denied(&line, &bound.run(&line).expect(1).err);
     }

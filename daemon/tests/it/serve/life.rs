@@ -78,7 +78,7 @@ fn a_socket_path_that_is_too_long_is_refused_before_anything_is_made() {
     let shelf = Shelf::new();
     let long = shelf.path().join("x".repeat(120));
     let refused = shelf.run(&["serve", "--socket", long.to_str().unwrap()]).expect(2);
-    assert!(refused.err.contains("bytes, the system's limit is"), "{}", refused.err);
+    assert!(refused.err.contains("--socket"), "{}", refused.err);
     assert!(!shelf.base().path().exists());
 }
 
@@ -105,7 +105,7 @@ fn wrong_settings_are_wrong_usage_and_nothing_is_made() {
     let shelf = Shelf::new();
     let typo = shelf.file("typo.toml", "bugdet = \"8GiB\"\n");
     for (args, part) in [
-        (&["--config", typo.as_str()][..], "did you mean `budget`?"),
+        (&["--config", typo.as_str()][..], "`budget`"),
         (&["--config", "/no/such.toml"], "/no/such.toml"),
         (&["--budget", "8 gigs"], "8GiB"),
         (&["--interval", "0s"], "500ms"),
@@ -260,13 +260,13 @@ fn refusals_are_those_of_the_commands() {
     let big = options.clone().lanes(100_000);
     let limit = client.create("new", &schema(), &big).map(drop).unwrap_err();
     for (error, expected, part) in [
-        (client.attach("pnog").map(drop).unwrap_err(), "NotFound", "did you mean `pong`?"),
-        (client.stats("pnog").map(drop).unwrap_err(), "NotFound", "did you mean `pong`?"),
+        (client.attach("pnog").map(drop).unwrap_err(), "NotFound", "`pong`"),
+        (client.stats("pnog").map(drop).unwrap_err(), "NotFound", "`pong`"),
         (client.remove("zzz", None, false).map(drop).unwrap_err(), "NotFound", "`zzz`"),
         (client.remove("twin", None, false).map(drop).unwrap_err(), "BadArgument", "kind"),
         (client.remove("held", None, false).map(drop).unwrap_err(), "InUse", "held"),
         (bad_name, "BadArgument", "`a/b`"),
-        (exists, "Exists", "`pong` already exists"),
+        (exists, "Exists", "`pong`"),
         (limit, "BadArgument", "100000"),
     ] {
         let (code, message) = code(error);

@@ -187,13 +187,13 @@ mod tests {
                 FakeMachine::sound().with(LIMITS, "Max open files            6  4096  files\n"),
                 vec![],
                 Found,
-                &["may open 6 files", "needs 65", "ulimit -n 1024"],
+                &["6 files", "65", "ulimit -n 1024"],
             ),
             (
                 FakeMachine::sound().with(LIMITS, "Max open files            64  64  files\n"),
                 vec![],
                 Found,
-                &["may open 64 files", "LimitNOFILE", "1024"],
+                &["64 files", "LimitNOFILE", "1024"],
             ),
             (
                 FakeMachine::sound().with(LIMITS, "Max open files            65  65  files\n"),
@@ -226,7 +226,7 @@ mod tests {
                 Found,
                 &["73,680", "vm.max_map_count=147360"],
             ),
-            (FakeMachine::sound().with(COUNT, "12\n"), vec![ring(1, 1)], Found, &["may have 12"]),
+            (FakeMachine::sound().with(COUNT, "12\n"), vec![ring(1, 1)], Found, &["12"]),
             (FakeMachine::sound().with(COUNT, ""), vec![], Unknown, &[]),
             (FakeMachine::sound().with(COUNT, "-1"), vec![], Unknown, &[]),
         ] {

@@ -200,18 +200,14 @@ mod tests {
         let unlisted =
             ObjectSummary { unlisted: Some("cannot list".into()), ..ObjectSummary::default() };
         for (summary, status, words) in [
-            (fine, Well, &["none of 2 rings and panels (3 MiB)"][..]),
-            (
-                orphans,
-                Found,
-                &["5 that no process holds take 5 MiB: a, b, c and 2 more", "backcast gc"],
-            ),
+            (fine, Well, &["3 MiB"][..]),
+            (orphans, Found, &["5", "5 MiB", "a, b, c", "backcast gc"]),
             (remnant, Found, &[".building-1", "1 MiB", "backcast gc"]),
-            (damaged, Found, &["pong", "last start", "backcast rm pong"]),
-            (both, Found, &["no process holds", "last start", "backcast gc", "backcast rm pong"]),
-            (denied, Found, &["1 may not be opened", "pong", "Permission denied", "owner"]),
-            (foreign, Found, &["1 of another version", "pong", "99", "made them"]),
-            (unknown, Found, &["1, which may be whole: pong", "Input/output error", "look again"]),
+            (damaged, Found, &["pong", "backcast rm pong"]),
+            (both, Found, &["backcast gc", "backcast rm pong"]),
+            (denied, Found, &["1", "pong", "Permission denied"]),
+            (foreign, Found, &["1", "pong", "99"]),
+            (unknown, Found, &["1", "pong", "Input/output error"]),
             (unlisted, Found, &["cannot list", "permissions", "open_files"]),
         ] {
             let finding = stale(&summary);

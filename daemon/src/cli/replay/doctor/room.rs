@@ -321,7 +321,7 @@ mod tests {
                 one.with(&v1("memory.limit_in_bytes"), "1073741824\n")
                     .with(&v1("memory.usage_in_bytes"), "0\n"),
                 Found,
-                &["grants 1 GiB", "end the process", "\"version\": Number(1)"],
+                &["1 GiB", "\"version\": Number(1)"],
             ),
             (
                 FakeMachine::sound()
