@@ -143,15 +143,16 @@ mod tests {
 
     #[test]
     fn sizes_that_cannot_be_are_refused_with_their_limit() {
-        for (shape, panel, what) in [
-            (shape(0, &[1], 1), 10, "tickers of a portfolio is 0"),
-            (shape(11, &[1], 1), 10, "tickers of a portfolio is 11"),
-            (shape(1, &[1], 0), 10, "rewards of a transition is 0"),
-            (shape(1, &[1; 7], 1), 10, "axes of an action is 7"),
-            (shape(1, &[1], 1), 65_536, "tickers of the panel is 65536"),
+        for (shape, panel, part, expected) in [
+            (shape(0, &[1], 1), 10, "portfolio", 0),
+            (shape(11, &[1], 1), 10, "portfolio", 11),
+            (shape(1, &[1], 0), 10, "reward", 0),
+            (shape(1, &[1; 7], 1), 10, "action", 7),
+            (shape(1, &[1], 1), 65_536, "panel", 65_536),
         ] {
-            let message = shape.schema(panel).unwrap_err().to_string();
-            assert!(message.contains(what), "{message}");
+            let error = shape.schema(panel).unwrap_err();
+            let TransitionError::BadShape { what, value, .. } = error else { panic!("{error}") };
+            assert!(what.contains(part) && value == expected, "{error}");
         }
     }
 }

@@ -30,44 +30,50 @@ fn rows(rows: &str) -> Result<Panel, PanelError> {
 fn every_bad_cell_is_refused_with_line_column_text_and_remedy() {
     const GOOD: &str = "2024-01-02,A,1,2,1,2,10,5";
     let cases = [
+        ("2024-01-02,A,1,2,1,2,10,", "Missing", &["line 3", "\"rsi\"", "\"mask\""][..]),
+        ("2024-01-02,A,1,2,1,2,10,   ", "Missing", &["line 3", "\"rsi\""]),
+        ("2024-01-02,A,1,2,1,2,NaN,5", "Nan", &["line 3", "\"volume\"", "\"NaN\"", "\"mask\""]),
+        ("2024-01-02,A,inf,2,1,2,10,5", "Infinite", &["\"open\"", "\"inf\""]),
+        ("2024-01-02,A,1,-infinity,1,2,10,5", "Infinite", &["\"high\""]),
+        ("2024-01-02,A,1,2,1x,2,10,5", "NotANumber", &["\"low\"", "\"1x\""]),
+        ("2024-01-02,A,1,2,1,\"1,5\",10,5", "NotANumber", &["\"close\"", "\"1,5\""]),
+        ("2024-01-02,A,1,2,1,2,1e39,5", "TooLarge", &["\"volume\"", "\"1e39\""]),
+        ("2024-01-02,A,1,2,1,2,1e999,5", "TooLarge", &["\"volume\"", "\"1e999\""]),
         (
-            "2024-01-02,A,1,2,1,2,10,",
-            &["line 3", "\"rsi\"", "\"\" is missing", "drop the row", "mask"][..],
+            "2024-01-02,A,0,2,1,2,10,5",
+            "PriceNotPositive",
+            &["line 3", "\"open\"", "0", "\"A\" a macro ticker"],
         ),
-        ("2024-01-02,A,1,2,1,2,10,   ", &["line 3", "\"rsi\"", "is missing"]),
-        ("2024-01-02,A,1,2,1,2,NaN,5", &["line 3", "\"volume\"", "\"NaN\" is NaN", "mask"]),
-        ("2024-01-02,A,inf,2,1,2,10,5", &["\"open\"", "\"inf\" is not finite"]),
-        ("2024-01-02,A,1,-infinity,1,2,10,5", &["\"high\"", "is not finite"]),
-        ("2024-01-02,A,1,2,1x,2,10,5", &["\"low\"", "\"1x\" is not a number"]),
-        ("2024-01-02,A,1,2,1,\"1,5\",10,5", &["\"close\"", "\"1,5\" is not a number"]),
-        ("2024-01-02,A,1,2,1,2,1e39,5", &["\"volume\"", "\"1e39\" is beyond"]),
-        ("2024-01-02,A,1,2,1,2,1e999,5", &["\"volume\"", "\"1e999\" is beyond"]),
-        ("2024-01-02,A,0,2,1,2,10,5", &["line 3", "\"open\"", "price 0 of \"A\"", "macro ticker"]),
-        ("2024-01-02,A,1,2,1,-2,10,5", &["\"close\"", "price -2"]),
+        ("2024-01-02,A,1,2,1,-2,10,5", "PriceNotPositive", &["\"close\"", "-2"]),
         (
             "2024-01-02,A,1,2,1e-60,2,10,5",
-            &["line 3", "\"low\"", "price 1e-60 of \"A\" is 0 in single", "least price is 1e-45"],
+            "PriceTooSmall",
+            &["line 3", "\"low\"", "1e-60", "\"A\"", "1e-45"],
         ),
-        ("2024-01-02,A,1,1,2,2,10,5", &["line 3", "high 1 of \"A\" is below its low 2"]),
-        ("2024-1-02,A,1,2,1,2,10,5", &["line 3", "\"2024-1-02\"", "YYYY-MM-DD"]),
-        ("2023-02-29,A,1,2,1,2,10,5", &["line 3", "\"2023-02-29\" is no calendar day"]),
-        ("2024-01-02,,1,2,1,2,10,5", &["line 3", "\"tic\"", "\"\" cannot be a ticker"]),
-        ("2024-01-02,<CASH>,1,2,1,2,10,5", &["\"<CASH>\" cannot be a ticker"]),
-        ("2024-01-02,A,1,2,1,2,10", &["line 3, column \"rsi\"", "7 cells where the header has 8"]),
-        (
-            "2024-01-02,A,1,2,1,2,10,5,6",
-            &["line 3, column \"rsi\"", "9 cells where the header has 8"],
-        ),
+        ("2024-01-02,A,1,1,2,2,10,5", "HighBelowLow", &["line 3", "\"A\"", "1", "2"]),
+        ("2024-1-02,A,1,2,1,2,10,5", "BadDate", &["line 3", "\"2024-1-02\"", "YYYY-MM-DD"]),
+        ("2023-02-29,A,1,2,1,2,10,5", "BadDate", &["line 3", "\"2023-02-29\""]),
+        ("2024-01-02,,1,2,1,2,10,5", "BadTicker", &["line 3", "\"tic\"", "\"\""]),
+        ("2024-01-02,<CASH>,1,2,1,2,10,5", "BadTicker", &["\"<CASH>\""]),
+        ("2024-01-02,A,1,2,1,2,10", "Ragged", &["line 3", "\"rsi\"", "7", "8"]),
+        ("2024-01-02,A,1,2,1,2,10,5,6", "Ragged", &["line 3", "\"rsi\"", "9", "8"]),
         (
             "2024-01-03,A,1,2,1,2,10,5\n2024-01-02,B,1,2,1,2,10,5\n2024-01-03,A,1,2,1,2,10,5",
-            &["line 3 and line 5", "\"date\" and \"tic\"", "\"A\" on 2024-01-03"],
+            "DuplicateRow",
+            &["line 3", "line 5", "\"date\"", "\"tic\"", "\"A\"", "2024-01-03"],
         ),
-        ("2024-01-02,A,1,2,1,2,10,\"5\n2024-01-03,A,1,2,1,2,10,5", &["line 3", "\"rsi\""]),
+        (
+            "2024-01-02,A,1,2,1,2,10,\"5\n2024-01-03,A,1,2,1,2,10,5",
+            "NotANumber",
+            &["line 3", "\"rsi\""],
+        ),
     ];
     assert!(rows(GOOD).is_ok());
     assert!(rows("2024-01-02,A,1,2,1e-45,2,10,5").is_ok(), "the least price there is");
-    for (row, parts) in cases {
-        let message = rows(row).expect_err(row).to_string();
+    for (row, kind, parts) in cases {
+        let error = rows(row).expect_err(row);
+        assert!(format!("{error:?}").contains(kind), "{row:?}: {error:?} is no {kind}");
+        let message = error.to_string();
         for part in parts {
             assert!(message.contains(part), "{row:?}: {message:?} lacks {part:?}");
         }
@@ -77,33 +83,34 @@ fn every_bad_cell_is_refused_with_line_column_text_and_remedy() {
 #[test]
 fn every_bad_header_is_refused_with_the_names() {
     let row = "2024-01-02,VIX,1,2,1,2,10,5\n";
-    for (csv, parts) in [
-        (String::new(), &["no data row", "a header before it"][..]),
-        ("\n\n".to_owned(), &["no data row"]),
-        (HEADER.to_owned(), &["no data row"]),
+    for (csv, kind, parts) in [
+        (String::new(), "NoRows", &[][..]),
+        ("\n\n".to_owned(), "NoRows", &[]),
+        (HEADER.to_owned(), "NoRows", &[]),
         (
             format!("Date,tic,open,high,low,close,rsi,x\n{row}"),
-            &[
-                "lacks \"date\", \"volume\";",
-                "\"Date\", \"tic\"",
-                "did you mean \"Date\" for \"date\"?",
-                "case-sensitive",
-            ],
+            "MissingColumns",
+            &["\"date\", \"volume\"", "\"Date\", \"tic\"", "\"Date\" for \"date\""],
         ),
         (
             format!("date,tic,open,high,low,close,volume,open\n{row}"),
-            &["columns 3 and 8 are both called \"open\""],
+            "DuplicateColumn",
+            &["3", "8", "\"open\""],
         ),
         (
             format!("date,tic,open,high,low,close,volume, tic\n{row}"),
-            &["columns 2 and 8", "\"tic\""],
+            "DuplicateColumn",
+            &["2", "8", "\"tic\""],
         ),
         (
             format!("{HEADER}2024-01-02,A,1,2,1,2,10,5\n"),
-            &["macro ticker(s) \"VIX\" have no row", "holds \"A\""],
+            "UnknownMacroTicker",
+            &["\"VIX\"", "\"A\""],
         ),
     ] {
-        let message = load(&csv).expect_err(&csv).to_string();
+        let error = load(&csv).expect_err(&csv);
+        assert!(format!("{error:?}").contains(kind), "{csv:?}: {error:?} is no {kind}");
+        let message = error.to_string();
         for part in parts {
             assert!(message.contains(part), "{csv:?}: {message:?} lacks {part:?}");
         }
@@ -223,7 +230,6 @@ fn a_sparse_file_that_asks_for_too_much_is_an_error() {
         matches!(**problem, PanelLoadError::TooLarge { tickers: 40_000, days: 40_000, .. }),
         "{error}"
     );
-    assert!(error.to_string().contains("40000 tickers x 40000 days x 6 columns"));
 }
 
 /// One generated row: ticker, day of January, six numbers.
@@ -339,7 +345,7 @@ fn volumes_below_zero_are_refused_but_of_macro_tickers() {
         panic!("{error:?}")
     };
     assert_eq!((ticker.as_str(), value.to_bits()), ("A", (-5.0_f64).to_bits()));
-    for part in ["line 2", "\"volume\"", "volume -5 of \"A\"", "macro ticker"] {
+    for part in ["line 2", "\"volume\"", "-5", "\"A\" a macro ticker"] {
         assert!(error.to_string().contains(part), "{error}");
     }
     load(format!("{HEADER}2024-01-02,VIX,1,2,1,2,-5,0\n")).unwrap();
@@ -361,28 +367,36 @@ fn prices_outside_low_and_high_are_kept_and_counted() {
 fn files_of_other_shapes_are_known_and_refused_with_what_reads_them() {
     let long = "tic,open,high,low,close,volume\n2024-01-02,A,1,2,1,2,10\n";
     let cases = [
-        ("Price,Close,High\nTicker,A,A\nDate,,\n".to_owned(), &["two header rows", "stack"][..]),
-        (",Close,Close.1\n,AAPL,MSFT\n".to_owned(), &["two header rows", "\"AAPL\""]),
-        ("date;tic;open\n2024-01-02;A;1\n".to_owned(), &["separated by ';'", "separator ';'"]),
-        ("date\ttic\n".to_owned(), &["separator '\\t'"]),
-        (format!(",{long}"), &["without a name", "columns {\"\": \"date\"}"]),
-        (format!("Unnamed: 0,{long}"), &["columns {\"Unnamed: 0\": \"date\"}"]),
-        (format!("{HEADER}1704153600,A,1,2,1,2,10,0\n"), &["seconds since 1970", "unit=\"s\""]),
+        (
+            "Price,Close,High\nTicker,A,A\nDate,,\n".to_owned(),
+            "TwoHeaders",
+            &["df.stack(level=1).to_csv(path)"][..],
+        ),
+        (",Close,Close.1\n,AAPL,MSFT\n".to_owned(), "TwoHeaders", &["\"AAPL\""]),
+        ("date;tic;open\n2024-01-02;A;1\n".to_owned(), "Separator", &["separator ';'"]),
+        ("date\ttic\n".to_owned(), "Separator", &["separator '\\t'"]),
+        (format!(",{long}"), "MissingColumns", &["columns {\"\": \"date\"}"]),
+        (format!("Unnamed: 0,{long}"), "MissingColumns", &["columns {\"Unnamed: 0\": \"date\"}"]),
+        (format!("{HEADER}1704153600,A,1,2,1,2,10,0\n"), "BadDate", &["unit=\"s\""]),
         (
             format!("date,time,{long}").replace("02,A", "02,09:30,A"),
-            &["\"time\"", "time of day", "columns {\"time\": \"\"}"],
+            "NotANumber",
+            &["\"time\"", "columns {\"time\": \"\"}"],
         ),
         (
             format!(
                 "{HEADER}2024-01-02,VIX,1,2,1,2,0,0\n2024-01-02 09:30,A,1,2,1,2,10,0\n\
                  2024-01-02 09:31,A,1,2,1,2,10,0\n"
             ),
-            &["both hold \"A\" on 2024-01-02", "one row per ticker and day", "minutes"],
+            "DuplicateRow",
+            &["\"A\"", "2024-01-02"],
         ),
-        (format!("{HEADER}2024-01-02,A,\"1,5\",2,1,2,10,0\n"), &["decimal comma"]),
+        (format!("{HEADER}2024-01-02,A,\"1,5\",2,1,2,10,0\n"), "NotANumber", &["\"1,5\""]),
     ];
-    for (csv, parts) in cases {
-        let message = problem(&csv).to_string();
+    for (csv, kind, parts) in cases {
+        let error = problem(&csv);
+        assert!(format!("{error:?}").contains(kind), "{csv:?}: {error:?} is no {kind}");
+        let message = error.to_string();
         for part in parts {
             assert!(message.contains(part), "{part}: {message}");
         }

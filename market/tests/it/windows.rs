@@ -94,33 +94,25 @@ proptest! {
 #[test]
 fn every_refusal_names_the_position_and_the_limit_and_writes_nothing() {
     let panel = panel(10, &[]);
-    for (days, tokens, t, arena_len, mask_len, part) in [
-        (&[0, 10][..], &[1, 1][..], 1, 42, 6, "days[1] is 10, but the panel has days 0 to 9"),
-        (&[-1], &[1], 1, 21, 3, "days[0] is -1"),
-        (&[i64::MIN], &[1], 1, 21, 3, "days[0] is -9223372036854775808"),
-        (&[0], &[0, 4], 2, 42, 6, "tokens[1] is 4, but the panel has tokens 0 (<CASH>) to 3"),
-        (&[0], &[-1], 1, 21, 3, "tokens[0] is -1"),
-        (
-            &[0],
-            &[1, 2],
-            1,
-            21,
-            3,
-            "`tokens` holds 2 elements, but must hold 1 for the shape [1, 1]",
-        ),
-        (
-            &[0],
-            &[1],
-            1,
-            20,
-            3,
-            "`arena` holds 20 elements, but must hold 21 for the shape [1, 1, 3, 7]",
-        ),
-        (&[0], &[1], 1, 21, 2, "`mask` holds 2 elements, but must hold 3 for the shape [1, 1, 3]"),
+    let bad_day = |position, day| WindowError::BadDay { position, day, last: 9 };
+    let bad_token = |position, token| WindowError::BadToken { position, token, last: 3 };
+    let bad_length = |what, shape: &[usize], expected, found| {
+        let shape = shape.to_vec();
+        WindowError::BadLength { what, shape, expected, found }
+    };
+    for (days, tokens, t, arena_len, mask_len, expected) in [
+        (&[0, 10][..], &[1, 1][..], 1, 42, 6, bad_day(1, 10)),
+        (&[-1], &[1], 1, 21, 3, bad_day(0, -1)),
+        (&[i64::MIN], &[1], 1, 21, 3, bad_day(0, i64::MIN)),
+        (&[0], &[0, 4], 2, 42, 6, bad_token(1, 4)),
+        (&[0], &[-1], 1, 21, 3, bad_token(0, -1)),
+        (&[0], &[1, 2], 1, 21, 3, bad_length("tokens", &[1, 1], 1, 2)),
+        (&[0], &[1], 1, 20, 3, bad_length("arena", &[1, 1, 3, 7], 21, 20)),
+        (&[0], &[1], 1, 21, 2, bad_length("mask", &[1, 1, 3], 3, 2)),
     ] {
         let (mut arena, mut mask) = (vec![7.0; arena_len], vec![true; mask_len]);
         let error = panel.windows_into(days, tokens, t, 1, 1, &mut arena, &mut mask).unwrap_err();
-        assert!(error.to_string().contains(part), "{error}");
+        assert_eq!(error, expected);
         assert!(arena.iter().all(|&value| value.to_bits() == 7.0_f32.to_bits()));
         assert!(mask.iter().all(|&listed| listed));
     }

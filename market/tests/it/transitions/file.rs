@@ -63,14 +63,12 @@ fn a_file_cut_or_changed_or_of_something_else_is_refused_and_all_is_kept() {
     let mut elsewhere = TransitionRing::create(other, shape(), options()).unwrap();
     assert!(matches!(elsewhere.load(&path), Err(TransitionError::OtherPanel { .. })));
     let mut untold = TransitionRing::create(without_macro(), shape(), options()).unwrap();
-    assert_eq!(
-        untold.load(&path).unwrap_err().to_string(),
-        format!(
-            "{} belongs to the panel with the macro ticker VIX, this one has no macro tickers; \
-             name the same where the prices are loaded (macro_tickers, or macro of a Panel)",
-            path.display()
-        )
-    );
+    let refused = untold.load(&path).unwrap_err();
+    let TransitionError::OtherMacroTickers { what, expected, found } = &refused else {
+        panic!("{refused}")
+    };
+    assert_eq!(*what, path.display().to_string());
+    assert_eq!((&**expected, &**found), (&["VIX".to_owned()][..], &[][..]));
     let shape = TransitionShape { objectives: 3, ..shape() };
     let mut wider = TransitionRing::create(panel(), shape, options()).unwrap();
     assert!(matches!(wider.load(&path), Err(TransitionError::OtherShape { .. })));

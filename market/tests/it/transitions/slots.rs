@@ -80,7 +80,10 @@ fn every_number_comes_back_as_it_was_added() {
     assert_eq!(again.cash, [added.cash[14], added.cash[15], added.cash[14], added.cash[15]]);
     for index in [-1, 20, i64::MAX, i64::MIN] {
         let refused = ring.get(&[0, index]).unwrap_err();
-        assert!(refused.to_string().contains(&format!("index {index} is outside the 20")));
+        let TransitionError::NoSuchIndex { index: found, size: 20 } = refused else {
+            panic!("{refused}")
+        };
+        assert_eq!(found, i128::from(index));
     }
 }
 
@@ -117,24 +120,54 @@ type Spoil = fn(&mut TransitionBatch);
 
 #[test]
 fn invalid_transitions_are_refused_and_not_added() {
+    use TransitionError as E;
+    type IsRight = fn(&E) -> bool;
     let mut ring = ring(50);
     ring.add(&numbered(0, 3)).unwrap();
-    let cases: [(&str, Spoil); 9] = [
-        ("state 1 is on day -1, but the panel has days 0 to 39", |b| b.days[2] = -1),
-        ("next state 1 is on day 40", |b| b.days[3] = 40),
-        ("state 1 holds token 0", |b| b.tokens[2] = 0),
-        ("state 1 holds token 7, but the panel has tickers 1 to 6", |b| b.tokens[3] = 7),
-        ("state 1 holds \"B\" twice", |b| b.tokens[2..4].fill(2)),
-        ("action of environment 1 is NaN", |b| b.actions[4] = f32::NAN),
-        ("reward of environment 1 is -inf", |b| b.rewards[3] = f32::NEG_INFINITY),
-        ("cash of environment 1 is inf", |b| b.cash[2] = f32::INFINITY),
-        ("rewards holds 5 numbers for 2 transitions; give 4", |b| b.rewards.push(0.0)),
+    let cases: [(Spoil, IsRight); 9] = [
+        (
+            |b| b.days[2] = -1,
+            |error| matches!(error, E::BadDay { what: "state", env: 1, day: -1, last: 39 }),
+        ),
+        (
+            |b| b.days[3] = 40,
+            |error| matches!(error, E::BadDay { what: "next state", env: 1, day: 40, .. }),
+        ),
+        (|b| b.tokens[2] = 0, |error| matches!(error, E::BadToken { env: 1, token: 0, .. })),
+        (|b| b.tokens[3] = 7, |error| matches!(error, E::BadToken { env: 1, token: 7, last: 6 })),
+        (
+            |b| b.tokens[2..4].fill(2),
+            |error| matches!(error, E::TwiceTheTicker { env: 1, name } if name == "B"),
+        ),
+        (
+            |b| b.actions[4] = f32::NAN,
+            |error| matches!(error, E::NotFinite { what: "action", env: 1, value } if value.is_nan()),
+        ),
+        (
+            |b| b.rewards[3] = f32::NEG_INFINITY,
+            |error| {
+                matches!(error, E::NotFinite { what: "reward", env: 1, value: f32::NEG_INFINITY })
+            },
+        ),
+        (
+            |b| b.cash[2] = f32::INFINITY,
+            |error| matches!(error, E::NotFinite { what: "cash", env: 1, value: f32::INFINITY }),
+        ),
+        (
+            |b| b.rewards.push(0.0),
+            |error| {
+                matches!(
+                    error,
+                    E::WrongLength { what: "rewards", got: 5, expected: 4, transitions: 2 }
+                )
+            },
+        ),
     ];
-    for (message, spoil) in cases {
+    for (spoil, is_right) in cases {
         let mut batch = numbered(3, 2);
         spoil(&mut batch);
-        let refused = ring.add(&batch).unwrap_err().to_string();
-        assert!(refused.contains(message), "{refused}");
+        let refused = ring.add(&batch).unwrap_err();
+        assert!(is_right(&refused), "{refused:?}");
         assert_eq!(held(&ring), [0, 1, 2]);
     }
 }
