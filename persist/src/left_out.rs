@@ -153,8 +153,8 @@ mod tests {
             let (table, reason) = (table.to_owned(), "it is damaged".to_owned());
             LeftOutTable { table, reason }.to_string()
         };
-        assert_eq!(said(LIMITER), "the snapshot has all rows, but not the limiter: it is damaged");
-        assert_eq!(said("p"), "the snapshot has all rows, but not the table `p`: it is damaged");
+        assert!(said("p").contains("`p`") && said("p").contains("it is damaged"), "{}", said("p"));
+        assert!(!said(LIMITER).contains(LIMITER) && !said(LIMITER).contains('`'));
     }
 
     #[test]

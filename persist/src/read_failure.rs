@@ -96,8 +96,9 @@ mod tests {
                 assert!(!told.contains(wrong), "{errno}: {told}");
             }
         }
-        let error = NotFilled::from(of(Errno::NOENT)).of("pong@a").to_string();
-        assert!(error.contains("is damaged") && error.contains("missing"), "{error}");
+        let error = NotFilled::from(of(Errno::NOENT)).of("pong@a");
+        let LoadError::Damaged { snapshot, damage } = &error else { panic!("{error}") };
+        assert_eq!((&**snapshot, &damage.kind), ("pong@a", &DamageKind::Missing));
     }
 
     #[test]

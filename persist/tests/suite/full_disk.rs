@@ -84,7 +84,7 @@ fn a_follower_waits_for_room(place: &Place, disk: &std::path::Path, schema: &Sch
     append(&mut writer, schema, 1, 50, 2);
     until("the full disk is said", &|state| state.error.is_some());
     let error = follower.state().error.expect("just seen");
-    assert!(error.contains("no space left") && error.contains("backcast rm"), "{error}");
+    assert!(error.contains("backcast rm"), "{error}");
     let published = ring.rows_published();
     append(&mut writer, schema, 1, 400, 3);
     assert!(ring.rows_published() >= published + 400, "writers go on");

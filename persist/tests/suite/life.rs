@@ -308,11 +308,11 @@ fn missing_and_impossible_objects_are_reported_with_a_remedy() {
         error.unwrap_err().to_string()
     };
     for (text, parts) in [
-        (load("pnog"), ["`pnog`", "did you mean `pong`"]),
-        (load("pong@epoch-2"), ["`pong@epoch-2`", "did you mean `pong@epoch-1`"]),
+        (load("pnog"), ["`pnog`", "`pong`"]),
+        (load("pong@epoch-2"), ["`pong@epoch-2`", "`pong@epoch-1`"]),
         (load("zzz"), ["`zzz`", "backcast ls"]),
-        (load("a/b"), ["`a/b`", "outside the allowed"]),
-        (load("pong@"), ["label ``", "empty"]),
+        (load("a/b"), ["`a/b`", "A-Z a-z 0-9 _ - ."]),
+        (load("pong@"), ["``", "`pong@epoch-10`"]),
         (store.save(&ring, "epoch-1", small()).unwrap_err().to_string(), ["pong@epoch-1", "rm"]),
         (store.save(&ring, "a b", small()).unwrap_err().to_string(), ["`a b`", "100"]),
         (store.remove("pong@x").unwrap_err().to_string(), ["`pong@x`", "backcast ls"]),
