@@ -226,10 +226,10 @@ fn a_dataset_that_lacks_something_says_what() {
     let to = dir.path().join("walk");
     let cases: [(Hurt, &str); 7] = [
         (|to| fs::remove_file(to.join("data/metadata.json")).unwrap(), "metadata.json"),
-        (|to| fs::write(to.join("data/metadata.json"), "{").unwrap(), "the dataset's metadata: "),
-        (|to| swap(to, "\"parquet\"", "\"hdf5\""), "stored as \"hdf5\""),
+        (|to| fs::write(to.join("data/metadata.json"), "{").unwrap(), "metadata"),
+        (|to| swap(to, "\"parquet\"", "\"hdf5\""), "\"hdf5\""),
         (|to| swap(to, "\"u1\"", "\"c8\""), "c8"),
-        (|to| swap(to, "\"u1\"", "\"u2\""), "was exported from u2"),
+        (|to| swap(to, "\"u1\"", "\"u2\""), "u2"),
         (|to| fs::remove_dir_all(to.join("data/3")).unwrap(), "data/3"),
         (
             |to| fs::write(to.join("data/2/part-0.parquet"), b"PAR1PAR1PAR1").unwrap(),
