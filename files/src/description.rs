@@ -160,7 +160,7 @@ mod tests {
         for (error, part) in [
             (bad(|d| d.columns[0].dtype = "f3".into()), "f3"),
             (bad(|d| d.columns[0].role = "king".into()), "king"),
-            (bad(|d| d.columns.clear()), "no column"),
+            (bad(|d| d.columns.clear()), "column"),
             (bad(|d| d.lane_policy = "pray".into()), "pray"),
             (bad(|d| d.lease_timeout_ms = u64::MAX), "ms"),
             (bad(|d| (d.lanes, d.lane_capacity) = (2, u64::MAX)), "2 lanes"),

@@ -55,7 +55,7 @@ mod tests {
         assert_eq!(catch_panics(|| 1), Ok(1));
         let number = 7;
         let error = catch_panics(|| assert!(number < 5, "{number} is too much")).unwrap_err();
-        assert_eq!(error, "the decoder failed: 7 is too much");
+        assert!(error.ends_with("7 is too much"), "{error}");
         let nested = catch_panics(|| catch_panics(|| panic!("inner")).is_err());
         assert_eq!(nested, Ok(true));
         assert!(!super::QUIET.get());
