@@ -36,7 +36,6 @@ except bc.errors.MissingExtraError as error:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     wanted = "pip install jax" if module == "jax" else f"pip install 'backcast[{extra}]'"
     assert wanted in done.stdout
-    assert "is not installed" in done.stdout
 
 
 @pytest.mark.parametrize(("module", "library", "extra"), WITHOUT)

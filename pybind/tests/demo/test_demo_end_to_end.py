@@ -234,10 +234,9 @@ def test_a_build_without_markets_says_that_it_needs_them(tmp_path: Path) -> None
         check=False,
     )
     assert run.returncode == 1
-    assert run.stderr == (
-        "backcast demo: it needs both halves of the package, and this build has no markets, "
-        "replay alone\n"
-    )
+    assert run.stderr.startswith("backcast demo: ")
+    assert run.stderr.count("\n") == 1
+    assert "markets" in run.stderr
     assert not (tmp_path / "out").exists()
 
 
@@ -249,5 +248,5 @@ def test_a_missing_library_names_the_extra_that_brings_it(
     )
     assert program.main([]) == 1
     shown = capsys.readouterr().err
-    assert "it needs matplotlib, not installed here" in shown
+    assert "matplotlib" in shown
     assert "-m pip install 'backcast[demo]'" in shown

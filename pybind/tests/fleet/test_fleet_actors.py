@@ -231,7 +231,7 @@ def test_deaths_without_an_exception_are_described_too(capfd: pytest.CaptureFixt
         with bc.Fleet(actors.die_in_first_lives, args=(deaths,)) as fleet:
             fleet.wait(WATCHDOG_S)
             assert fleet.stats()["actors"][0]["last_error"] == last
-        assert capfd.readouterr().err.count(") was killed by SIGKILL; restarting\n") == said
+        assert capfd.readouterr().err.count("SIGKILL") == said
 
 
 @pytest.mark.parametrize("closed", [True, False])
@@ -267,7 +267,7 @@ def test_the_error_of_too_many_deaths_has_the_traceback_of_the_last() -> None:
     # The second death may come before the block is entered.
     fleet = bc.Fleet(actors.raise_in_first_lives, args=(9,), restart="always", max_deaths=2)
     with (
-        pytest.raises(bc.errors.RestartLimitError, match="raised ValueError: not yet; ") as raised,
+        pytest.raises(bc.errors.RestartLimitError, match="ValueError: not yet") as raised,
         fleet,
     ):
         fleet.wait(WATCHDOG_S)
