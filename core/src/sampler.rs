@@ -16,6 +16,7 @@ mod open;
 mod options;
 mod plan;
 mod plans;
+mod points;
 mod pool;
 mod prefetcher;
 mod prioritised;
@@ -45,6 +46,7 @@ pub use self::hooks::Goals;
 use self::hooks::Hooks;
 pub use self::options::SamplerOptions;
 pub use self::plan::{Arena, Axis, BatchPlan, View};
+use self::points::DrawPoints;
 pub use self::pool::{ArenaBlock, ArenaPool};
 pub use self::prefetcher::{Batches, BatchesOptions};
 pub use self::rng::CounterRng;
@@ -85,6 +87,7 @@ pub struct Sampler {
     hooks: Hooks,
     gate: Gate,
     counts: DrawCounts,
+    points: DrawPoints,
 }
 
 impl Sampler {

@@ -96,13 +96,10 @@ pub(super) fn enter<'a>(
     guard.count(TableCounters { entered: count, ..TableCounters::default() });
 }
 
-/// Makes the pending changes, then updates the range of rows of their lanes. A process that is
-/// killed in between has not updated a range, so the rows enter again.
+/// Makes the pending changes, then updates the range of rows of their lanes, in one change for all
+/// readers. A process that is killed in between has not updated a range, so the rows enter again.
 fn flush(guard: &mut TableGuard<'_>, scratch: &mut EnterScratch) {
-    guard.commit(&scratch.changes);
-    for (lane, rows) in scratch.lanes.drain(..) {
-        guard.set_lane(lane, rows.end, rows.start);
-    }
+    guard.commit_rows(&scratch.changes, scratch.lanes.drain(..));
     scratch.changes.clear();
 }
 

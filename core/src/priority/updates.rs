@@ -180,7 +180,7 @@ impl Priorities {
     }
 
     /// Returns the words of the table.
-    pub(crate) fn view(&self) -> &TableView {
+    pub(super) fn view(&self) -> &TableView {
         &self.table
     }
 
@@ -209,16 +209,6 @@ impl Priorities {
             Err(PriorityError::Lock(_)) => Ok(read(&self.table)),
             found => found,
         }
-    }
-
-    /// Returns the value of the leaf of a row. For a row without one, returns the value that new
-    /// rows get.
-    pub(crate) fn leaf_of_row(&self, index: i64) -> u64 {
-        let (lane, seq) = (RowIndex(index).lane(), RowIndex(index).seq());
-        let (entered, expired) = self.table.lane(lane);
-        let leaf = (expired..entered).contains(&seq).then(|| self.table.leaf_of(lane, seq));
-        let value = leaf.map_or(0, |leaf| self.table.leaf(leaf));
-        if value > 0 { value } else { self.table.largest() }
     }
 
     /// Returns the total of the tree, the sum of its leaves, and the number of leaves that are not

@@ -3,11 +3,16 @@
 use std::sync::Arc;
 
 use super::batch::{Batch, BatchBuffers};
+use super::gate::found_too_few;
 use super::gather::{BatchRequest, Gathered, RowSource};
 use super::plan::BatchPlan;
+use super::points::Point;
 use super::{Sampler, check_arenas};
 use crate::error::SampleError;
 use crate::wait::WaitStart;
+
+/// Maximum draws of a batch of which writers overwrite too many rows.
+const REDRAWS: u32 = 16;
 
 impl Sampler {
     /// Draws `batch` items into a new batch: transitions, or items of another
@@ -109,14 +114,19 @@ impl Sampler {
     }
 
     /// Draws a batch, and waits while a table of claims has too few rows for it.
+    ///
+    /// A selector chooses among the rows of the moment at which it began. If it finds too few since
+    /// writers overwrote some of them meanwhile, the batch is drawn anew.
     fn draw_awaited<T>(
         &mut self,
         draw: &mut impl FnMut(&mut Self) -> Result<T, SampleError>,
         since: Option<WaitStart>,
     ) -> Result<T, SampleError> {
-        let mut began = since;
+        let (mut began, mut redraws) = (since, 0);
         loop {
             self.selection.eligibility.refresh();
+            self.points.reach(Point::Read);
+            let lapped_before = self.lapped();
             match draw(self) {
                 Err(SampleError::TooFew { selector, wanted, .. })
                     if self.selection.awaits_rows() =>
@@ -124,6 +134,14 @@ impl Sampler {
                     let (ring, selection) = (&self.ring, &self.selection);
                     let began = *began.get_or_insert_with(WaitStart::now);
                     self.gate.await_rows(ring, selection, (selector, wanted), began)?;
+                }
+                Err(error)
+                    if redraws < REDRAWS
+                        && found_too_few(&error)
+                        && (self.lapped() > lapped_before
+                            || self.selection.eligibility.has_lost_rows()) =>
+                {
+                    redraws += 1;
                 }
                 drawn => return drawn,
             }
@@ -154,20 +172,25 @@ impl Sampler {
         self.selection.begin(&mut self.stream, plan.batch())?;
         let number = self.stream.number();
         let gathered = self.fill(BatchRequest::Draws(number), plan, arenas)?;
-        self.selection.write_weights(number, None, plan, arenas);
-        self.hooks.relabel(&self.ring, &self.stream, &self.gate, plan, arenas)?;
+        self.selection.write_weights(number, None, plan, arenas)?;
+        let Self { ring, stream, hooks, gate, points, .. } = self;
+        points.reach(Point::Weighed);
+        hooks.relabel((ring, stream, gate), plan, arenas, points)?;
         Ok(gathered.attempts)
     }
 
-    /// Gathers the rows of a batch.
+    /// Gathers the rows of a batch, which are chosen.
     pub(super) fn fill(
         &mut self,
         request: BatchRequest<'_>,
         plan: &BatchPlan,
         arenas: &mut [&mut [u8]],
     ) -> Result<Gathered, SampleError> {
-        let Self { stream, selection, gather, counts, .. } = self;
+        let Self { stream, selection, gather, counts, points, .. } = self;
         let source = RowSource { rng: stream.rng_mut(), selection, counts };
-        gather.fill(source, request, plan, arenas, &mut ())
+        points.reach(Point::Chosen);
+        let gathered = gather.fill(source, request, plan, arenas, points)?;
+        points.reach(Point::Gathered);
+        Ok(gathered)
     }
 }

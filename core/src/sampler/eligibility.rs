@@ -143,6 +143,14 @@ impl Eligibility {
         })
     }
 
+    /// Returns whether some lane has lost rows since the last refresh: they were overwritten or
+    /// dropped.
+    #[cold]
+    pub(crate) fn has_lost_rows(&self) -> bool {
+        let mut lanes = self.lanes.iter().zip(self.ranges.iter());
+        lanes.any(|(lane, read)| readable(lane).start > read.start)
+    }
+
     /// Returns the complete episodes, if these are drawn.
     pub(crate) fn episodes(&self) -> Option<&EpisodeIndex> {
         self.episodes.as_ref()
@@ -285,6 +293,7 @@ mod tests {
         let mut eligibility = Eligibility::new(&ring, StartIndex::new(0, 0));
         eligibility.refresh();
         assert!(!eligibility.is_overtaken(), "an empty ring has no transition");
+        assert!(!eligibility.has_lost_rows());
         append(1);
         eligibility.refresh();
         assert!(!eligibility.is_overtaken(), "a single row has none either");
@@ -292,6 +301,7 @@ mod tests {
         eligibility.refresh();
         append(20);
         assert!(!eligibility.is_overtaken() && eligibility.longest_run() > 0, "some are left");
+        assert!(eligibility.has_lost_rows());
         append(ring.capacity());
         assert!(eligibility.is_overtaken() && eligibility.longest_run() == 0);
         eligibility.refresh();

@@ -209,7 +209,7 @@ impl Drop for CountedItems<'_> {
 
 /// Returns whether a draw failed because of the rows in the ring, so that it may succeed with rows
 /// that are appended later.
-fn found_too_few(error: &SampleError) -> bool {
+pub(super) fn found_too_few(error: &SampleError) -> bool {
     use SampleError::{
         Empty, EmptyLanes, Form, NoHistory, NoStride, NoWindow, Outrun, TooFew, Unlikely,
     };

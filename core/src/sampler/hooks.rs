@@ -9,6 +9,7 @@ use super::batch::{BatchMut, column};
 use super::gate::Gate;
 use super::hindsight::{GoalDraws, Hindsight, rewards_of};
 use super::plan::BatchPlan;
+use super::points::DrawPoints;
 use super::stream::DrawStream;
 use crate::element::Element;
 use crate::error::{BatchError, HindsightError, SampleError};
@@ -127,14 +128,13 @@ impl Hooks {
     /// Relabels goals of the next batch of the stream, and computes their rewards.
     pub(super) fn relabel(
         &mut self,
-        ring: &Ring,
-        stream: &DrawStream,
-        gate: &Gate,
+        (ring, stream, gate): (&Ring, &DrawStream, &Gate),
         plan: &BatchPlan,
         arenas: &mut [&mut [u8]],
+        points: &mut DrawPoints,
     ) -> Result<(), SampleError> {
         let Some(goals) = &mut self.goals else { return Ok(()) };
-        goals.relabel(ring, stream.rng(), stream.number(), plan, arenas)?;
+        goals.relabel(ring, (stream.rng(), stream.number()), plan, arenas, points)?;
         let RewardSource::Function(function) = &mut self.rewards else { return Ok(()) };
         for prefix in ["", "future/"] {
             let Some(places) = rewards_of(plan, prefix) else { continue };

@@ -133,7 +133,7 @@ impl Sampler {
         self.selection.eligibility.refresh_ranges();
         let gathered = self.fill(request, plan, arenas)?;
         if let BatchRequest::Rows(index, _) = request {
-            self.selection.write_weights(self.stream.number(), Some(index), plan, arenas);
+            self.selection.write_weights(self.stream.number(), Some(index), plan, arenas)?;
         }
         self.counts.add_batch(plan.batch(), lapped_before);
         Ok(gathered.missing)

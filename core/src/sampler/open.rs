@@ -17,6 +17,7 @@ use super::hooks::Hooks;
 use super::options::{DrawOptions, SamplerOptions};
 use super::plan::{NStep, Summed};
 use super::plans::BatchPlans;
+use super::points::DrawPoints;
 use super::selection::{DrawnWindows, Selection};
 use super::selector::Selector;
 use super::stats::DrawCounts;
@@ -84,6 +85,7 @@ impl Sampler {
             hooks,
             gate: Gate::of(ring, number)?,
             counts: DrawCounts::new(slot),
+            points: DrawPoints::default(),
             stream,
             options,
             ring: ring.clone(),

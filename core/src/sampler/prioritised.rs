@@ -1,12 +1,14 @@
 //! Draws by priority, and their [importance weights](crate::priority::weights). The first draws of
 //! the items of a batch are made in groups, later draws of an item one by one.
 
+use backcast_layout::TableView;
 use backcast_layout::protocol::sum_tree::Descent;
 
 use super::eligibility::{Candidate, Eligibility, number};
 use super::plan::{BatchPlan, Source};
 use super::rng::CounterRng;
 use crate::error::{PriorityError, SampleError};
+use crate::index::RowIndex;
 use crate::priority::{Beta, Priorities, PriorityOptions, WeightNorm, check_beta, weights};
 use crate::ring::Ring;
 
@@ -124,16 +126,14 @@ impl PrioritisedDraws {
                     descents.push(Descent::of(below.map_or(u64::MAX, |below| first + below)));
                 }
                 view.descend(descents);
+                rows.truncate(first_item);
+                rows.extend(descents.iter().map(|draw| row_of(view, draw)));
                 total
             })?;
             if total == 0 {
                 return Ok(false);
             }
-            for draw in &*descents {
-                let (lane, seq) = priorities.view().row_of(draw.node);
-                rows.push((draw.value > 0).then_some((lane as usize, seq)));
-                leaves.push(draw.value);
-            }
+            leaves.extend(descents.iter().map(|draw| draw.value));
         }
         Ok(true)
     }
@@ -143,7 +143,8 @@ impl PrioritisedDraws {
         self.rows.get(item).copied().flatten()
     }
 
-    /// Returns the row that an attempt draws for an item, or `None` if it finds none.
+    /// Returns the row that an attempt draws for an item, or `None` if it finds none. The row and
+    /// its leaf replace those of the item's last draw.
     pub(super) fn candidate(
         &mut self,
         rng: &CounterRng,
@@ -151,7 +152,7 @@ impl PrioritisedDraws {
         item: usize,
         attempt: u32,
     ) -> Option<Candidate> {
-        let Self { options, priorities, leaves, .. } = self;
+        let Self { options, priorities, rows, leaves, .. } = self;
         let items = leaves.len();
         let draw = priorities.consistent(|view| {
             let Stratum { first, len } = stratum(options, view.total(), item, items, attempt);
@@ -159,41 +160,68 @@ impl PrioritisedDraws {
             let mut draw = [Descent::of(first + below)];
             view.descend(&mut draw);
             let [draw] = draw;
-            (draw.value > 0).then_some(draw)
+            Some((row_of(view, &draw)?, draw.value))
         });
         // If the lock of the table fails, the attempt finds no row.
-        let draw = draw.ok().flatten()?;
-        let (lane, seq) = priorities.view().row_of(draw.node);
-        *leaves.get_mut(item)? = draw.value;
-        Some(Candidate { attempt, lane, seq })
+        let (row @ (lane, seq), value) = draw.ok().flatten()?;
+        // A gather that begins anew, because a lane was relocated, starts with this row.
+        *rows.get_mut(item)? = Some(row);
+        *leaves.get_mut(item)? = value;
+        Some(Candidate { attempt, lane: u32::try_from(lane).ok()?, seq })
     }
 
     /// Looks up the leaves of named rows. A row without one gets the value of a new row.
-    pub(super) fn look_up(&mut self, index: &[i64]) {
-        self.leaves.clear();
-        self.leaves.extend(index.iter().map(|index| self.priorities.leaf_of_row(*index)));
+    pub(super) fn look_up(&mut self, index: &[i64]) -> Result<(), SampleError> {
+        let Self { priorities, leaves, .. } = self;
+        Ok(priorities.consistent(|view| {
+            leaves.clear();
+            leaves.extend(index.iter().map(|index| leaf_of_row(view, *index)));
+        })?)
     }
 
     /// Writes the importance weights of the items.
-    pub(super) fn write_weights(&mut self, batch: u64, plan: &BatchPlan, arenas: &mut [&mut [u8]]) {
+    pub(super) fn write_weights(
+        &mut self,
+        batch: u64,
+        plan: &BatchPlan,
+        arenas: &mut [&mut [u8]],
+    ) -> Result<(), SampleError> {
         let at = plan.fields().iter().position(|field| field.source == Source::Weight);
-        let Some(arena) = at.and_then(|at| arenas.get_mut(at)) else { return };
+        let Some(arena) = at.and_then(|at| arenas.get_mut(at)) else { return Ok(()) };
         let of_batch = self.leaves.iter().copied().min().unwrap_or(0);
         let least = match self.options.normalize {
             WeightNorm::Batch => of_batch,
             // A row whose leaf changed since it was drawn may have had a smaller value than all
             // rows have now.
-            WeightNorm::Table => match self.priorities.view().least() {
+            WeightNorm::Table => match self.priorities.consistent(TableView::least)? {
                 0 => of_batch,
                 least => least.min(of_batch),
             },
         };
-        let Some(beta) = self.options.beta.at(batch).or(self.given) else { return };
+        let Some(beta) = self.options.beta.at(batch).or(self.given) else { return Ok(()) };
         let places = arena.chunks_exact_mut(size_of::<f32>());
         for (place, weight) in places.zip(weights(least, &self.leaves, beta, &mut self.ratios)) {
             place.copy_from_slice(&weight.to_ne_bytes());
         }
+        Ok(())
     }
+}
+
+/// Returns lane and row of the leaf that a draw reached, if it reached one. The draw and the row
+/// are of one state of the table if both are read in [`Priorities::consistent`].
+fn row_of(view: &TableView, draw: &Descent) -> Option<(usize, u64)> {
+    let (lane, seq) = view.row_of(draw.node);
+    (draw.value > 0).then_some((lane as usize, seq))
+}
+
+/// Returns the value of the leaf of a row. For a row without one, returns the value that new rows
+/// get.
+fn leaf_of_row(view: &TableView, index: i64) -> u64 {
+    let (lane, seq) = (RowIndex(index).lane(), RowIndex(index).seq());
+    let (entered, expired) = view.lane(lane);
+    let leaf = (expired..entered).contains(&seq).then(|| view.leaf_of(lane, seq));
+    let value = leaf.map_or(0, |leaf| view.leaf(leaf));
+    if value > 0 { value } else { view.largest() }
 }
 
 #[cfg(test)]

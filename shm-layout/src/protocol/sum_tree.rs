@@ -14,6 +14,8 @@
 //!    children, and the smallest leaf of every ancestor below which one has changed;
 //! 4. counts the change (release) and stores the journal's count 0 (release).
 //!
+//! [`commit_with`] stores other words between steps 3 and 4, which readers see with the leaves.
+//!
 //! The next holder finds the journal's count that a killed one left. It recomputes all words of the
 //! ancestors of the leaves in the journal ([`repair`]). Recomputing is idempotent, so a kill during
 //! the repair changes nothing.
@@ -143,14 +145,43 @@ pub fn commit(
     ancestors: &mut Ancestors,
 ) {
     for changes in changes.chunks(JOURNAL_ENTRIES) {
-        // Draws wait while the journal is in use, so prepare as much as possible before.
-        ancestors.begin(changes.iter().map(|change| change.leaf));
-        prefetch_parents(tree, shape, &ancestors.nodes);
-        write_journal(tree, shape, changes);
-        write_leaves(tree, shape, changes);
-        recompute(tree, shape, ancestors, Recomputed::Changed);
+        make(tree, shape, changes, ancestors);
         clear_journal(tree, shape);
     }
+}
+
+/// Changes leaves like [`commit`], and calls `store_more` before it empties the journal. A reader
+/// that met no change has read all of these stores, or none.
+pub fn commit_with(
+    tree: &impl TreeWords,
+    shape: &TreeShape,
+    changes: &[LeafChange],
+    ancestors: &mut Ancestors,
+    store_more: impl FnOnce(),
+) {
+    for changes in changes.chunks(JOURNAL_ENTRIES) {
+        // The leaves that the journal listed before have their sums, so the list may go.
+        make(tree, shape, changes, ancestors);
+    }
+    store_more();
+    if !changes.is_empty() {
+        clear_journal(tree, shape);
+    }
+}
+
+/// Steps 1 to 3 of a change of as many leaves as the journal lists.
+fn make(
+    tree: &impl TreeWords,
+    shape: &TreeShape,
+    changes: &[LeafChange],
+    ancestors: &mut Ancestors,
+) {
+    // Draws wait while the journal is in use, so prepare as much as possible before.
+    ancestors.begin(changes.iter().map(|change| change.leaf));
+    prefetch_parents(tree, shape, &ancestors.nodes);
+    write_journal(tree, shape, changes);
+    write_leaves(tree, shape, changes);
+    recompute(tree, shape, ancestors, Recomputed::Changed);
 }
 
 /// Step 1 of a change: lists its leaves in the journal.
@@ -515,6 +546,27 @@ mod tests {
             repair(&tree, &shape, &mut Ancestors::default());
             let _ = (total(&tree, &shape), least(&tree, &shape));
         }
+    }
+
+    /// The journal lists a second part while it is in use for the first one.
+    #[test]
+    fn an_updater_killed_between_parts_of_a_change_is_repaired() {
+        let (shape, mut scratch) = (shape(3_000), Ancestors::default());
+        let changes: Vec<_> = (0..3_000).map(|leaf| LeafChange { leaf, value: 3 }).collect();
+        let mut ends = [0_u32; 2];
+        for kill in (0..9_000).step_by(89) {
+            let (tree, mut told) = (Tree::new(&shape), false);
+            tree.left.set(kill);
+            commit_with(&tree, &shape, &changes, &mut scratch, || told = tree.left.get() > 0);
+            let finished = tree.left.get() > 0;
+            tree.left.set(usize::MAX);
+            assert_eq!(repair(&tree, &shape, &mut scratch), kill > 2_048 && !finished, "{kill}");
+            check(&tree, &shape).unwrap();
+            // Words that are stored with the leaves are stored after all of them.
+            assert!(!told || leaves(&tree, &shape).iter().all(|leaf| *leaf == 3), "{kill}");
+            ends[usize::from(finished)] += 1;
+        }
+        assert!(ends.iter().all(|end| *end > 0), "the test proves nothing: {ends:?}");
     }
 
     #[test]

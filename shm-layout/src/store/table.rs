@@ -1,6 +1,6 @@
 //! Tables of priorities of a ring: read, changed under their lock, listed, restored.
 
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -71,6 +71,24 @@ impl TableGuard<'_> {
     pub fn commit(&mut self, changes: &[LeafChange]) {
         let memory = &*self.view.memory;
         sum_tree::commit(memory, &memory.shape.tree, changes, self.ancestors);
+    }
+
+    /// Changes leaves like [`commit`](Self::commit), and sets the rows of some lanes that have
+    /// leaves. A reader that met no change has seen all of it, or nothing: a leaf that passes to a
+    /// newer row is never read as that of the older one.
+    pub fn commit_rows(
+        &mut self,
+        changes: &[LeafChange],
+        lanes: impl Iterator<Item = (u32, Range<u64>)>,
+    ) {
+        let Self { view, ancestors, .. } = self;
+        let memory = &*view.memory;
+        let set = || {
+            for (lane, rows) in lanes.filter(|(lane, _)| *lane < memory.shape.lanes) {
+                memory.set_lane(lane, rows.end, rows.start);
+            }
+        };
+        sum_tree::commit_with(memory, &memory.shape.tree, changes, ancestors, set);
     }
 
     /// Sets the rows of a lane that have leaves: from `expired` up to, and without, `entered`.

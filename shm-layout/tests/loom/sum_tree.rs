@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64 as Counter, Ordering::SeqCst};
 
 use backcast_layout::protocol::sum_tree::{
     Ancestors, Descent, FAN_OUT, LeafChange, Recomputed, TreeFence, TreeShape, TreeWords,
-    clear_journal, commit, descend, is_unchanged, leaf, least, observe, recompute, repair, total,
-    write_journal, write_leaves,
+    clear_journal, commit, commit_with, descend, is_unchanged, leaf, least, observe, recompute,
+    repair, total, write_journal, write_leaves,
 };
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,6 +19,8 @@ use crate::holds;
 const LEAVES: usize = 16;
 /// Involuntary switches between the threads, per execution. Every mutant is caught with fewer.
 const PREEMPTIONS: usize = 3;
+/// Word that tells the row of leaf 9: its mark, which is moved with the leaf.
+const MARK: usize = 2;
 /// Maximum stores of an update of two leaves.
 const STORES: usize = 11;
 
@@ -37,6 +39,8 @@ enum Mutant {
     LateJournal,
     /// The journal is emptied before the sums are right.
     EarlyClear,
+    /// The mark of the newest row is moved when the journal is empty.
+    LateMark,
     /// Parents are recomputed before the leaves are stored.
     SumsFirst,
     /// Updaters take no lock.
@@ -144,12 +148,12 @@ impl Tree {
     }
 }
 
-/// Returns the words that the models use: the count, two entries, leaves 0, 1, 8 and 9, and the
+/// Returns the words that the models use: the count, the changes, the mark, two entries, leaves 0, 1, 8 and 9, and the
 /// sums and smallest leaves of both nodes.
 fn words_of(shape: &TreeShape) -> Vec<usize> {
     let leaves = shape.end() - 2 * FAN_OUT - LEAVES;
     let (sums, smallest) = (leaves + LEAVES, leaves + LEAVES + FAN_OUT);
-    [0, 1, FAN_OUT, FAN_OUT + 1]
+    [0, 1, MARK, FAN_OUT, FAN_OUT + 1]
         .into_iter()
         .chain([0, 1, 8, 9].map(|leaf| leaves + leaf))
         .chain([sums, sums + 1, smallest, smallest + 1])
@@ -260,6 +264,33 @@ fn unchanged_draw(mutant: Mutant, seen: &std::sync::Arc<Seen>) {
     updater.join().expect("the updater ends");
 }
 
+/// A leaf passes to a newer row during a draw. Value and row that met no change belong together.
+fn unchanged_row(mutant: Mutant, seen: &std::sync::Arc<Seen>) {
+    let tree = Tree::new(mutant);
+    tree.update(&[change(9, 3)]);
+    let theirs = tree.clone();
+    let updater = thread::spawn(move || {
+        let (shape, changes, mut nodes) = (&*theirs.shape, [change(9, 4)], Ancestors::default());
+        let mark = || theirs.store(MARK, 1, Ordering::Release);
+        if mutant == Mutant::LateMark {
+            commit(&theirs, shape, &changes, &mut nodes);
+            mark();
+        } else {
+            commit_with(&theirs, shape, &changes, &mut nodes, mark);
+        }
+    });
+    if let Some(changes) = observe(&tree, &tree.shape) {
+        let (value, mark) = (leaf(&tree, &tree.shape, 9), tree.load(MARK));
+        if is_unchanged(&tree, &tree.shape, changes) {
+            assert!([(3, 0), (4, 1)].contains(&(value, mark)), "torn: {value} of row {mark}");
+            seen.drawn.fetch_add(1, SeqCst);
+        } else {
+            seen.moved.fetch_add(1, SeqCst);
+        }
+    }
+    updater.join().expect("the updater ends");
+}
+
 /// An updater is killed after `stores` stores, and another one takes the lock.
 fn kill(stores: usize) -> impl Fn(Mutant, &std::sync::Arc<Seen>) + Send + Sync + 'static {
     move |mutant, seen| {
@@ -296,6 +327,21 @@ fn a_draw_that_met_no_change_is_of_one_state_of_the_tree() {
     println!("sum tree: {drawn} drawn, {moved} repeated");
     assert!(passed, "a draw was of no state");
     assert!(drawn > 0 && moved > 0, "the model proves nothing");
+}
+
+#[test]
+fn a_leaf_that_met_no_change_is_read_with_its_row() {
+    let (passed, seen) = check(Mutant::None, unchanged_row);
+    let [read, moved] = [&seen.drawn, &seen.moved].map(|counter| counter.load(SeqCst));
+    println!("sum tree: {read} read, {moved} repeated");
+    assert!(passed, "a leaf was read with another row");
+    assert!(read > 0 && moved > 0, "the model proves nothing");
+}
+
+#[test]
+fn marks_that_are_moved_after_the_change_belong_to_another_state() {
+    let (passed, _) = check(Mutant::LateMark, unchanged_row);
+    assert!(!passed, "the mutant was not caught");
 }
 
 #[test]

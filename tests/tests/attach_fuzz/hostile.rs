@@ -31,7 +31,7 @@ fn a_peer_that_writes_noise_causes_wrong_numbers_and_typed_errors_only()
 fn missing(tally: &Tally) -> Option<&'static str> {
     let expected = [
         "sample: works",
-        "sample: Outrun",
+        "sample: Empty",
         "rows: works",
         "rows: Lapped",
         "rows: NotReadable",

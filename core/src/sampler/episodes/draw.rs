@@ -41,7 +41,7 @@ impl Sampler {
             }
             places.write(&episodes, plan, arenas);
         }
-        self.selection.write_weights(self.stream.number(), None, plan, arenas);
+        self.selection.write_weights(self.stream.number(), None, plan, arenas)?;
         Ok(attempts)
     }
 
@@ -58,7 +58,7 @@ impl Sampler {
             let (mut drawn, attempts) = sampler.drawn_episodes(batch)?;
             let plan = Arc::clone(drawn.plan());
             let (number, mut arenas) = (sampler.stream.number(), drawn.buffers());
-            sampler.selection.write_weights(number, None, &plan, &mut arenas);
+            sampler.selection.write_weights(number, None, &plan, &mut arenas)?;
             sampler.hooks.transform(&sampler.gate, &plan, &mut arenas, batch);
             Ok((drawn, attempts))
         })?;

@@ -16,6 +16,7 @@ use crate::row_header::RowHeader;
 use crate::sampler::boundary::Boundary;
 use crate::sampler::eligibility::{Candidate, MAX_REJECTIONS};
 use crate::sampler::plan::ColumnSegment;
+use crate::sampler::selection::ATTEMPTS_A_LOOK;
 use crate::sampler::window::{RowHeaders, Window};
 
 /// Maximum attempts to copy a named row that the writer overwrites meanwhile.
@@ -147,12 +148,12 @@ fn why_cut(boundary: Boundary) -> &'static str {
 impl<'a> RowFinder<'a> {
     /// Inspects an item's draw, and later draws until one is eligible.
     pub(super) fn inspect_from(&mut self, item: usize, drawn: Candidate) -> Result<(), Stopped> {
-        let next = match self.inspect(item, drawn)? {
+        match self.inspect(item, drawn)? {
             Inspection::Found => return Ok(()),
-            Inspection::NoTransition | Inspection::Cut => drawn.attempt + 1,
-            Inspection::Overtaken => drawn.attempt,
-        };
-        self.draw_and_inspect(item, next)
+            Inspection::NoTransition | Inspection::Cut => {}
+            Inspection::Overtaken => self.note_overtaken()?,
+        }
+        self.draw_and_inspect(item, drawn.attempt + 1)
     }
 
     /// Draws for an item, from `attempt` on, until a draw is eligible.
@@ -190,6 +191,10 @@ impl<'a> RowFinder<'a> {
                 Inspection::Overtaken => {
                     outrun = true;
                     self.note_overtaken()?;
+                    // Most leaves may be those of rows that are gone.
+                    if (attempt + 1).is_multiple_of(ATTEMPTS_A_LOOK) {
+                        self.selection.refresh_priorities()?;
+                    }
                 }
             }
         }

@@ -1,8 +1,10 @@
-//! Points of a gather at which a writer may change its rows.
+//! Points of a gather at which tests change its rows, or the path of its items.
+
+use crate::sampler::points::{DrawPoints, Point};
 
 /// Observer of a gather at the points between its steps, where rows may change under it.
 ///
-/// A sampler passes `()`, whose calls compile to nothing. Tests change the ring at a point.
+/// A sampler passes its [`DrawPoints`], whose calls compile to nothing outside of tests.
 pub(in crate::sampler) trait GatherPoints {
     /// Called when the headers of a micro-batch were read, with a bitmask of the items that are to
     /// be copied together. Returns those that are; the others are inspected and copied one by one.
@@ -16,4 +18,15 @@ pub(in crate::sampler) trait GatherPoints {
     fn copied(&mut self) {}
 }
 
-impl GatherPoints for () {}
+impl GatherPoints for DrawPoints {
+    #[inline]
+    fn selected(&mut self, regular: u32) -> u32 {
+        self.reach(Point::Selected);
+        regular
+    }
+
+    #[inline]
+    fn copied(&mut self) {
+        self.reach(Point::Copied);
+    }
+}

@@ -10,6 +10,7 @@ use crate::ring::copy_rows::clean_bools;
 use crate::ring::lane_inspection::{self, InspectedLane};
 use crate::sampler::eligibility::ReadableRanges;
 use crate::sampler::plan::ROW_MICRO_BATCH;
+use crate::sampler::points::{DrawPoints, Point};
 use crate::schema::USER;
 
 /// A user's column to gather, and its destination.
@@ -73,7 +74,8 @@ impl Ring {
     /// Copies some columns of one row for each of `count` items, to the item's place in each
     /// target. `choose` names the row of an item in an attempt, counted from 0. It is called again,
     /// with the next attempt, for items whose rows a writer overwrote. Each attempt chooses the
-    /// rows of all such items before it copies any.
+    /// rows of all such items before it copies any. Items for which it names [`RowIndex::NONE`] are
+    /// left out.
     ///
     /// Returns the attempts made, or `None` if some item has no valid copy after `attempts`
     /// attempts. The places of such items hold unspecified bytes.
@@ -85,7 +87,19 @@ impl Ring {
         count: usize,
         attempts: u32,
         targets: &mut [GatherTarget<'_>],
+        choose: impl FnMut(usize, u32) -> Result<RowIndex, E>,
+    ) -> Result<Option<u32>, E> {
+        self.gather_at_points(count, attempts, targets, choose, &mut DrawPoints::default())
+    }
+
+    /// Gathers like [`gather_chosen`](Self::gather_chosen), and marks the points of a draw.
+    pub(in crate::sampler) fn gather_at_points<E: From<ReadError>>(
+        &self,
+        count: usize,
+        attempts: u32,
+        targets: &mut [GatherTarget<'_>],
         mut choose: impl FnMut(usize, u32) -> Result<RowIndex, E>,
+        points: &mut DrawPoints,
     ) -> Result<Option<u32>, E> {
         let mut open: Vec<usize> = (0..count).collect();
         let mut ranges = ReadableRanges::default();
@@ -94,10 +108,14 @@ impl Ring {
                 .iter()
                 .map(|item| Ok((*item, choose(*item, attempt)?)))
                 .collect::<Result<_, E>>()?;
+            points.reach(Point::GoalsChosen);
             let lanes = ranges.refresh(self);
             let mut located = Vec::with_capacity(chosen.len());
             open.clear();
             for (item, index) in &chosen {
+                if *index == RowIndex::NONE {
+                    continue;
+                }
                 let (number, seq) = (index.lane(), index.seq());
                 let at = number as usize;
                 let (Some(lane), Some(range)) = (lanes.get(at), ranges.get(at)) else {
@@ -116,6 +134,7 @@ impl Ring {
                 }
             }
             self.copy_located(&located, targets);
+            points.reach(Point::GoalsCopied);
             for (item, index) in &chosen {
                 let lane = lanes.get(index.lane() as usize);
                 if lane.is_some_and(|lane| !still_whole(&**lane, index.seq())) {

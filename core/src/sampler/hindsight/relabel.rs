@@ -12,6 +12,7 @@ use crate::ring::Ring;
 use crate::sampler::eligibility::{ReadableRanges, number};
 use crate::sampler::gather::{GatherTarget, write_real};
 use crate::sampler::plan::{ArenaField, Axis, BatchPlan, Source};
+use crate::sampler::points::DrawPoints;
 use crate::sampler::rng::CounterRng;
 
 /// Attempts to gather goals that writers overwrite meanwhile.
@@ -59,10 +60,10 @@ impl GoalDraws {
     pub(crate) fn relabel(
         &mut self,
         ring: &Ring,
-        random: &CounterRng,
-        batch: u64,
+        (random, batch): (&CounterRng, u64),
         plan: &BatchPlan,
         arenas: &mut [&mut [u8]],
+        points: &mut DrawPoints,
     ) -> Result<(), SampleError> {
         let relabelled = self.relabelled;
         let decide = |item: &usize| {
@@ -90,19 +91,17 @@ impl GoalDraws {
             let readable = range.rows();
             let rows = goal_rows(&**lane, readable, row.seq(), options.strategy);
             *gone = rows.is_none();
-            // Where the transition is gone, any row is copied and not stored.
-            let newest = readable.end.saturating_sub(1);
-            let seq = rows.map_or(newest, |rows| {
+            let goal = rows.map_or(RowIndex::NONE, |rows| {
                 let first = DECISION + 1 + attempt * REJECTIONS;
                 let mut draws = (first..first + REJECTIONS).filter_map(|draw| {
                     random.below(rows.end - rows.start, batch, number(*item), draw)
                 });
-                rows.start + draws.next().unwrap_or(0)
+                RowIndex::new(row.lane(), rows.start + draws.next().unwrap_or(0))
             });
-            Ok::<_, SampleError>(RowIndex::new(row.lane(), seq))
+            Ok::<_, SampleError>(goal)
         };
         let target = GatherTarget { column: self.columns.achieved, out: &mut self.goals };
-        if ring.gather_chosen(count, ATTEMPTS, &mut [target], choose)?.is_none() {
+        if ring.gather_at_points(count, ATTEMPTS, &mut [target], choose, points)?.is_none() {
             return Err(SampleError::Outrun { attempts: ATTEMPTS });
         }
         self.store_goals(plan, arenas);

@@ -7,9 +7,8 @@ use crate::sampler::eligibility::{CompleteEpisode, EpisodeIndex, number};
 use crate::sampler::gather::MAX_ATTEMPTS;
 use crate::sampler::stream::DrawStream;
 
-/// Attempts of an item after which the rows are read again: other processes may have given
-/// priorities to newer ones.
-const ATTEMPTS_A_LOOK: u32 = 64;
+/// Attempts of an item after which new rows get priorities, and rows that are gone lose theirs.
+pub(in crate::sampler) const ATTEMPTS_A_LOOK: u32 = 64;
 
 /// Item whose episode is to be drawn.
 #[derive(Clone, Copy, Debug)]
@@ -71,8 +70,9 @@ impl Selection {
         self.eligibility.episodes().map_or(0, EpisodeIndex::total)
     }
 
-    /// Gives priorities to the new rows, if the selector has a table of them.
-    fn refresh_priorities(&mut self) -> Result<(), SampleError> {
+    /// Gives priorities to the new rows, and takes those of rows that are gone, if the selector has
+    /// a table of them.
+    pub(in crate::sampler) fn refresh_priorities(&mut self) -> Result<(), SampleError> {
         let Self { eligibility, selector, .. } = self;
         match selector.as_mut().and_then(|state| state.priorities_mut()) {
             Some(of) => Ok(of.refresh(eligibility.lanes(), eligibility.ranges().iter())?),

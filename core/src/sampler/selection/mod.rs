@@ -12,7 +12,7 @@ mod windows;
 
 use std::ops::Range;
 
-pub(super) use self::episodes::OpenItem;
+pub(super) use self::episodes::{ATTEMPTS_A_LOOK, OpenItem};
 use self::selector_state::SelectorState;
 pub(super) use self::windows::DrawnWindows;
 use super::boundary::Boundary;
@@ -278,13 +278,14 @@ impl Selection {
         index: Option<&[i64]>,
         plan: &BatchPlan,
         arenas: &mut [&mut [u8]],
-    ) {
-        if let Some(SelectorState::Prioritised(prioritised)) = self.selector.as_deref_mut() {
-            if let Some(index) = index {
-                prioritised.look_up(index);
-            }
-            prioritised.write_weights(batch, plan, arenas);
+    ) -> Result<(), SampleError> {
+        let Some(SelectorState::Prioritised(prioritised)) = self.selector.as_deref_mut() else {
+            return Ok(());
+        };
+        if let Some(index) = index {
+            prioritised.look_up(index)?;
         }
+        prioritised.write_weights(batch, plan, arenas)
     }
 
     fn prioritised(&self) -> Option<&PrioritisedDraws> {
