@@ -53,6 +53,23 @@ fn a_handle_pulls_each_version_once_and_the_newest() {
 }
 
 #[test]
+fn a_read_of_the_newest_version_counts_as_pulled_and_one_of_an_older_version_does_not() {
+    let (_dir, mut learner, mut actor) = two_handles();
+    let mut mine = actor.arrays();
+    for value in 1..=3 {
+        publish(&mut learner, value).unwrap();
+    }
+    assert_eq!(actor.read_bytes(&mut mine.all_bytes_mut()).unwrap(), 3);
+    assert_eq!((actor.pulled(), actor.pull(&mut mine).unwrap()), (3, None));
+    assert_eq!(actor.read_bytes(&mut mine.all_bytes_mut()).unwrap(), 3, "it is read again");
+    publish(&mut learner, 4).unwrap();
+    actor.read_version(3, &mut mine).unwrap();
+    assert_eq!((mine.array::<i64>("step").unwrap(), actor.pulled()), (&[3][..], 3));
+    assert_eq!(actor.pull(&mut mine).unwrap(), Some(4));
+    assert_eq!((mine.array::<i64>("step").unwrap(), actor.pulled()), (&[4][..], 4));
+}
+
+#[test]
 fn versions_rise_and_one_handle_publishes() {
     let (_dir, mut learner, mut actor) = two_handles();
     let arrays = learner.arrays();

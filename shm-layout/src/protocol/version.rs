@@ -470,6 +470,7 @@ mod tests {
         // It is killed between the two stores of `publish`.
         (&&words).store_stamp(place.slot, 2, Ordering::Release);
         assert_eq!(find_version(&&words, 2), None, "it is not published");
+        assert_eq!((newest_version(&&words), readable_versions(&&words)), (1, vec![1]));
         let mut successor = VersionPublisher::adopt(&words, 1).unwrap();
         assert_eq!((successor.newest(), words.stamps[place.slot as usize].get()), (1, 0));
         assert!(publish(&mut successor, 2).is_some());

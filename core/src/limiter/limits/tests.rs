@@ -32,11 +32,15 @@ fn grid() -> impl Iterator<Item = (RateLimiter, LimiterCounts)> {
             errors.into_iter().map(move |error| RateLimiter::ratio(ratio, size, error))
         })
     });
-    let others = [1, 3, 40].into_iter().flat_map(|size| {
+    let others = [1_u32, 3, 40].into_iter().flat_map(|count| {
+        let size = u64::from(count);
         [
             RateLimiter::queue(size),
             RateLimiter::min_size(size),
             RateLimiter::band(2.0, size, -3.5, 9.0),
+            // Bands whose lower or upper end is the lead that the first `size` transitions make.
+            RateLimiter::band(2.0, size, 2.0 * f64::from(count), 2.0 * f64::from(count) + 6.0),
+            RateLimiter::band(2.0, size, 2.0 * f64::from(count) - 6.0, 2.0 * f64::from(count)),
         ]
     });
     limiters.chain(others).flat_map(|limiter| {
