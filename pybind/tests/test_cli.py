@@ -12,6 +12,7 @@ from pathlib import Path
 import backcast as bc
 import pytest
 from backcast import cli
+from waits import until
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -59,10 +60,11 @@ def test_the_bench_starts_its_second_process_with_this_interpreter(place: Path) 
 def test_a_bench_that_ctrl_c_ends_leaves_nothing(place: Path) -> None:
     command = [sys.executable, "-m", "backcast", "--dir", str(place), "bench", "--seconds", "600"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
-        while not [one for one in bc.list_objects(dir=place) if one["name"].startswith("bench-")]:
-            assert child.poll() is None
+        until(
+            lambda: any(x["name"].startswith("bench-") for x in bc.list_objects(dir=place)), child
+        )
         child.send_signal(signal.SIGINT)
-        out, _ = child.communicate(timeout=120)
+        out, _ = child.communicate(timeout=60)
     assert (child.returncode, out) == (cli.INTERRUPTED, b"")
     assert bc.list_objects(dir=place) == []
 
@@ -86,7 +88,7 @@ def test_a_stopped_daemon_ends_and_leaves_nothing(
         assert child.stdout is not None
         assert '"ready":true' in child.stdout.readline()
         child.send_signal(kind)
-        out, err = child.communicate(timeout=120)
+        out, err = child.communicate(timeout=60)
     assert (child.returncode, out) == (0, "")
     assert "Traceback" not in err
     assert "KeyboardInterrupt" not in err

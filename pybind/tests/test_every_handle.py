@@ -23,6 +23,7 @@ import numpy as np
 import pytest
 from backcast import envs, types
 from facts import missing
+from waits import until
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -453,9 +454,7 @@ def test_ctrl_c_ends_what_waits(
     )
     assert child.stdout is not None
     assert child.stdout.readline() == "ready\n", child.communicate()[1]
-    while not waits(child, Path(scene.buf.path)):
-        assert child.poll() is None
-        os.sched_yield()
+    until(lambda: waits(child, Path(scene.buf.path)), child)
     child.send_signal(signal.SIGINT)
     out, err = child.communicate()
     assert (out, err, child.returncode) == ("interrupted 39\n", "", 0)

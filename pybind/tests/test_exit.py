@@ -9,7 +9,7 @@ import backcast as bc
 import pytest
 from conftest import Child
 
-WATCHDOG_S = 120
+WATCHDOG_S = 60
 START = """\
 import os, sys, threading, time
 import backcast as bc, numpy as np

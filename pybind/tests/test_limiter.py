@@ -25,6 +25,7 @@ from backcast.errors import (
     SampleError,
 )
 from facts import missing
+from waits import WATCHDOG_S, until
 
 if TYPE_CHECKING:
     from conftest import Child
@@ -420,10 +421,9 @@ def test_closing_ends_the_wait_of_another_thread(side: str) -> None:
 
         thread = threading.Thread(target=wait)
         thread.start()
-        while not buf.stats()["limiter"]["waiters"]:
-            pass
+        until(lambda: buf.stats()["limiter"]["waiters"])
         (writer if side == "append" else sampler).close()
-        thread.join()
+        thread.join(WATCHDOG_S)
         assert type(raised[0]) is ClosedError
         writer.close()
         sampler.close()
@@ -460,8 +460,7 @@ def test_ctrl_c_ends_every_wait(
         child = start(CHILD, *how)
         assert child.stdout is not None
         assert child.stdout.readline() == "ready\n"
-        while not buf.stats()["limiter"]["waiters"]:
-            assert child.poll() is None
+        until(lambda: buf.stats()["limiter"]["waiters"], child)
         child.send_signal(signal.SIGINT)
         assert child.stdout.readline() == "interrupted\n"
         child.wait()

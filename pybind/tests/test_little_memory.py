@@ -81,7 +81,7 @@ def test_a_record_without_memory_ends_no_process_and_loses_no_day(tmp_path: Path
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=60,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr

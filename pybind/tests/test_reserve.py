@@ -347,7 +347,7 @@ def test_a_process_that_is_killed_inside_leaves_no_row(
         before = content(buf)
         head = buf.lane_span(0)[1]
         child = start(KILLED)
-        child.communicate(timeout=120)
+        child.communicate(timeout=60)
         assert child.returncode == -signal.SIGKILL
         assert buf.lane_span(0)[1] == head
         assert content(buf) == before

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import backcast as bc
 import pytest
+from waits import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,9 +68,7 @@ def test_ctrl_c_ends_the_wait_for_a_writer_that_waits_for_a_lease(
     )
     assert child.stdout is not None
     assert child.stdout.readline() == "ready\n", child.communicate()[1]
-    while not asleep(child):
-        assert child.poll() is None
-        os.sched_yield()
+    until(lambda: asleep(child), child)
     child.send_signal(signal.SIGINT)
     assert child.communicate() == ("interrupted 0 True\nwent on 1 1\n", "")
 

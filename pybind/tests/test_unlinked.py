@@ -241,7 +241,7 @@ def test_an_actor_learns_that_its_learner_was_restarted(
         assert actor.stdout is not None
         assert actor.stdout.readline() == "ready\n"
         with create(place, exist="replace"):
-            out, error = actor.communicate("go\n", timeout=120)
+            out, error = actor.communicate("go\n", timeout=60)
     assert out == "told at 0\n", error
 
 

@@ -24,7 +24,7 @@ const WRITERS: u32 = 4;
 const LEARNERS: u64 = 2;
 const LANE_CAPACITY: u64 = 1024 - 16;
 /// Time after which a step of the storm counts as hung.
-const WATCHDOG: Duration = Duration::from_secs(120);
+const WATCHDOG: Duration = Duration::from_secs(60);
 
 /// A child process that does not outlive the test.
 struct Victim {

@@ -33,7 +33,7 @@ const SHORT: Duration = Duration::from_secs(8);
 /// Time for which a reader stays stopped after the writer has passed its pin.
 const MOMENT: Duration = Duration::from_millis(20);
 /// Time after which the storm fails if some case has not occurred.
-const WATCHDOG: Duration = Duration::from_secs(120);
+const WATCHDOG: Duration = Duration::from_secs(60);
 
 /// A child process that does not outlive the test.
 struct Process(Child);

@@ -21,7 +21,7 @@ const LANE_CAPACITY: u64 = 1024 - 16;
 /// Holders alive at the same time.
 const HOLDERS: usize = 2;
 /// Time after which a step of the storm counts as hung.
-const WATCHDOG: Duration = Duration::from_secs(120);
+const WATCHDOG: Duration = Duration::from_secs(60);
 
 /// A child process that does not outlive the test.
 struct Victim(Child);

@@ -27,7 +27,7 @@ const LANES: u32 = 4;
 const WRITERS: u32 = 2;
 const BATCH: usize = 64;
 /// Time without a new row after which the writers count as dead.
-const WATCHDOG: Duration = Duration::from_secs(120);
+const WATCHDOG: Duration = Duration::from_secs(60);
 
 /// Column numbers in the file. The first column holds the row headers: three words, `seq` first.
 const MARKS: usize = 0;

@@ -8,7 +8,7 @@ use crate::shelf::{Ran, Shelf};
 use backcast_core::{Ring, collect_garbage, list_objects};
 use rustix::process::{Pid, Signal, kill_process};
 
-const WATCHDOG: Duration = Duration::from_secs(120);
+const WATCHDOG: Duration = Duration::from_secs(60);
 
 #[track_caller]
 fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {

@@ -21,7 +21,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 MORE: dict[str, Any] = {"macro_tickers": ["IDX"], "stop_loss_tolerance": 0.97}
 OBS = ["avg_buy_price", "cash", "day", "indicators", "open", "shares", "total_asset"]
-WATCHDOG_S = 120
+WATCHDOG_S = 60
 
 
 def test_spaces_shapes_dtypes_and_names(panel: bc.Panel) -> None:

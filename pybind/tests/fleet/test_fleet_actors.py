@@ -23,7 +23,7 @@ from backcast.fleet._metrics import Report
 from backcast.fleet._stats import ActorStats, Published, Tally
 from facts import missing
 
-WATCHDOG_S = 120
+WATCHDOG_S = 60
 
 
 @pytest.fixture(autouse=True)

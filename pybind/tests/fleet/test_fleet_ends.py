@@ -15,8 +15,9 @@ from types import SimpleNamespace
 
 import pytest
 from backcast.fleet import _guardian
+from waits import until
 
-WATCHDOG_S = 120
+WATCHDOG_S = 60
 PROGRAM = Path(__file__).with_name("fleet_parent.py")
 
 Program = tuple["subprocess.Popen[str]", list[int]]
@@ -176,10 +177,8 @@ def test_a_killed_guardian_is_replaced(run: Callable[..., Program], place: Path)
     signal.pidfd_send_signal(descriptors[-1], signal.SIGKILL)
     gone(descriptors[-1:])
     # The successor is a child of the program, found by the script in its command line.
-    while not (found := guardians(program.pid)):
-        assert program.poll() is None
-        select.select([], [], [], 0.01)
-    [successor] = map(os.pidfd_open, found)
+    until(lambda: guardians(program.pid), program)
+    [successor] = map(os.pidfd_open, guardians(program.pid))
     program.kill()
     gone([*descriptors, successor])
     os.close(successor)

@@ -41,7 +41,7 @@ FACTS = (
     r"(policy age \d+\.\d versions, \d+\.\d\d s \| )?100 episodes, return 24\.5"
 )
 PLAIN_EVERY_S = 10
-WATCHDOG_S = 120
+WATCHDOG_S = 60
 
 
 def started(place: Path, shown: str, stderr: int) -> subprocess.Popen[str]:

@@ -20,7 +20,7 @@ from backcast.fleet._restarts import RestartPolicy
 from backcast.fleet._supervisor import ActorState, Supervisor, SupervisorSettings
 from facts import missing
 
-WATCHDOG_S = 120
+WATCHDOG_S = 60
 
 
 @pytest.fixture(autouse=True)

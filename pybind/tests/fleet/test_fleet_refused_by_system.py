@@ -12,7 +12,7 @@ import pytest
 from backcast.fleet import _fleet, _guard
 from backcast.fleet._guard import Guard
 
-WATCHDOG_S = 120
+WATCHDOG_S = 60
 
 
 @pytest.fixture(autouse=True)

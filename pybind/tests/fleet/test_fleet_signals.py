@@ -17,7 +17,7 @@ from backcast.fleet import _guard, _supervisor
 from backcast.fleet._guard import Guard
 from backcast.fleet._process import ActorProcess
 
-WATCHDOG_S = 120
+WATCHDOG_S = 60
 
 
 @pytest.fixture(autouse=True)

@@ -87,7 +87,7 @@ def test_a_training_continues_after_a_full_restart(
         expected = [" ".join(map(str, sampler.sample(20).index)) for _ in range(3)]
         with buf.writer(2, "next_step") as writer:
             append(writer, 50, seed=9)
-    out, error = start(CHILD, str(tmp_path)).communicate(timeout=120)
+    out, error = start(CHILD, str(tmp_path)).communicate(timeout=60)
     assert out.splitlines() == expected, error
 
 

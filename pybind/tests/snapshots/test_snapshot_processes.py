@@ -113,7 +113,7 @@ def test_a_process_killed_while_it_saves_leaves_what_was_saved_before(
             for _ in range(150):
                 writer.append(**step)
         child = start(KILLED, str(tmp_path))
-        child.communicate(timeout=120)
+        child.communicate(timeout=60)
         assert child.returncode == -signal.SIGKILL
         assert [one["snapshot"] for one in bc.list_snapshots(store=tmp_path)] == ["wide@a"]
         assert bc.verify_snapshot("wide", store=tmp_path)["whole"]

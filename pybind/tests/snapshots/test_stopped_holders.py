@@ -33,7 +33,7 @@ print("held", flush=True)
 sys.stdin.read()
 """
 Start = Callable[..., Any]
-WATCHDOG_S = 120
+WATCHDOG_S = 60
 
 
 def lock_byte(table: str) -> int:

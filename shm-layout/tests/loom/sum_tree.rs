@@ -148,8 +148,8 @@ impl Tree {
     }
 }
 
-/// Returns the words that the models use: the count, the changes, the mark, two entries, leaves 0, 1, 8 and 9, and the
-/// sums and smallest leaves of both nodes.
+/// Returns the words that the models use: the count, the changes, the mark, two entries, leaves 0,
+/// 1, 8 and 9, and the sums and smallest leaves of both nodes.
 fn words_of(shape: &TreeShape) -> Vec<usize> {
     let leaves = shape.end() - 2 * FAN_OUT - LEAVES;
     let (sums, smallest) = (leaves + LEAVES, leaves + LEAVES + FAN_OUT);
