@@ -19,6 +19,7 @@ torch = pytest.importorskip(
 )
 
 import backcast.cleanrl as ours  # noqa: E402
+from priority_reference import Rows  # noqa: E402
 
 MODES = ["next_step", "same_step", "disabled"]
 UPDATES = 2000
@@ -218,6 +219,125 @@ def test_dict_observations_and_several_actions() -> None:
     assert samples.observations["a"].shape == (16, 2)
     assert samples.actions.shape == (16, 2)
     assert torch.equal(samples.next_observations["a"], samples.observations["a"] + 1)
+
+
+class Returns:
+    """Steps of each environment in plain arrays, for returns of several steps."""
+
+    def __init__(self, n: int, gamma: float) -> None:
+        self.n, self.gamma = n, gamma
+        self.steps: list[list[tuple[Any, ...]]] = [[], []]
+        self.places: dict[int, tuple[int, int]] = {}
+
+    def add(self, lane: int, index: int, *step: Any) -> None:
+        self.places[index] = lane, len(self.steps[lane])
+        self.steps[lane].append(step)
+
+    def of(self, index: int) -> tuple[float, Any, float, float, int]:
+        lane, at = self.places[index]
+        total, discount, count = 0.0, 1.0, 0
+        for step in self.steps[lane][at : at + self.n]:
+            reward, following, terminated, truncated = step
+            total, discount, count = total + discount * reward, discount * self.gamma, count + 1
+            if terminated or truncated:
+                break
+        return total, following, float(terminated), 0.0 if terminated else discount, count
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_priorities_weights_and_returns_are_those_of_numpy(n: int) -> None:
+    envs = make("CartPole-v1", "next_step")
+    spaces = envs.single_observation_space, envs.single_action_space
+    select = bc.Priority(alpha=0.6, beta=(0.4, 700), eps=1e-3)
+    rb = ours.PrioritizedReplayBuffer(
+        900, *spaces, env=envs, seed=3, select=select, n_step=n, gamma=0.9
+    )
+    leaves, returns = Rows(rb.ring, select), Returns(n, 0.9)
+    dqn = Dqn(4, 2)
+    envs.action_space.seed(1)
+    obs, _ = envs.reset(seed=1)
+    resetting = np.zeros(2, bool)
+    updates = ends = 0
+    while updates < 1_000:
+        action = envs.action_space.sample()
+        following, reward, terminated, truncated, infos = envs.step(action)
+        at = rb.add(obs, following, action, reward, terminated, infos, truncated)
+        leaves.added(at[~resetting])
+        for lane in np.flatnonzero(~resetting):
+            step = reward[lane], following[lane], terminated[lane], truncated[lane]
+            returns.add(lane, int(at[lane]), *step)
+        resetting, obs = terminated | truncated, following
+        if rb.size() < 100:
+            continue
+        index, weights = leaves.drawn(32, 3)
+        data = rb.sample(32)
+        assert data.indices.tolist() == index.tolist()
+        np.testing.assert_allclose(data.weights[:, 0].numpy(), weights, rtol=2e-6)
+        expected = [returns.of(int(row)) for row in index]
+        parts = zip(*expected, strict=True)
+        rewards, ahead, dones, discounts, count = (np.array(part, "f4") for part in parts)
+        # A window at the newest row has fewer rewards in the ring than the episode has.
+        newest = np.array([rb.ring.lane_span(lane)[1] - 1 for lane in range(2)])
+        whole = (index & (1 << 48) - 1) + count <= newest[index >> 48]
+        assert whole.mean() > 0.5
+        np.testing.assert_allclose(data.rewards[:, 0][whole], rewards[whole], rtol=1e-6)
+        np.testing.assert_array_equal(data.next_observations[whole], ahead[whole])
+        np.testing.assert_array_equal(data.dones[:, 0][whole], dones[whole])
+        np.testing.assert_allclose(data.discounts[:, 0][whole], discounts[whole], rtol=1e-6)
+        ends += int(data.dones.sum())
+        with torch.no_grad():
+            best = dqn.target(data.next_observations).max(dim=1).values
+            goal = data.rewards.flatten() + data.discounts.flatten() * best
+        value = dqn.net(data.observations).gather(1, data.actions).squeeze()
+        errors = (goal - value).abs()
+        dqn.optimizer.zero_grad()
+        (data.weights.flatten() * errors**2).mean().backward()
+        dqn.optimizer.step()
+        assert rb.update_priorities(data.indices, errors) == 0
+        leaves.updated(data.indices, errors.detach().numpy().astype("f8"))
+        updates += 1
+    assert ends > 100
+    assert rb.ring.stats()["rows_published"] > 1_200
+
+
+def test_a_script_anneals_beta_by_assignment() -> None:
+    rb = ours.PrioritizedReplayBuffer(
+        100,
+        gym.spaces.Box(-1, 1, (2,)),
+        gym.spaces.Discrete(2),
+        n_envs=1,
+        autoreset_mode="disabled",
+        seed=1,
+    )
+    no = np.zeros(1, bool)
+    for _ in range(20):
+        rb.add(np.zeros((1, 2), "f4"), np.zeros((1, 2), "f4"), [1], [0.0], no, {}, no)
+    rb.update_priorities(np.arange(19), np.arange(19.0))
+    assert len(rb.sample(64).weights.unique()) > 3
+    for beta in (0.0, 1.0):
+        rb.beta = beta
+        data = rb.sample(64)
+        power = (data.indices + 1e-6) ** 0.6
+        expected = (power.min() / power) ** beta
+        np.testing.assert_allclose(data.weights[:, 0].numpy(), expected, rtol=1e-5)
+    rb.beta = 1.5
+    with pytest.raises(bc.errors.SampleError, match="beta"):
+        rb.sample(1)
+
+
+def test_options_of_priorities_are_refused_before_anything_is_added(place: Path) -> None:
+    spaces = gym.spaces.Box(-1, 1, (2,)), gym.spaces.Discrete(2)
+    make: Any = ours.PrioritizedReplayBuffer
+    for given, error in (
+        ({"select": "priority"}, bc.errors.ArgumentTypeError),
+        ({"select": bc.Priority(alpha=-1)}, bc.errors.SampleError),
+        ({"n_step": 0}, bc.errors.ArgumentError),
+        ({"gamma": 0.0}, bc.errors.ArgumentError),
+        ({"alpha": 0.6}, bc.errors.ArgumentTypeError),
+    ):
+        with pytest.raises(error):
+            make(100, *spaces, autoreset_mode="disabled", dir=place, **given)
+    assert bc.list_objects(dir=place) == []
 
 
 @pytest.mark.parametrize("name", ["arrays", "ring"])

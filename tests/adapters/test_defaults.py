@@ -26,8 +26,12 @@ CLASSES: dict[str, tuple[type, type, dict[str, Any]]] = {
     "arrays": (ours.ReplayBuffer, buffers.ReplayBuffer, {}),
     "dicts": (ours.DictReplayBuffer, buffers.DictReplayBuffer, {}),
     "n steps": (ours.NStepReplayBuffer, buffers.NStepReplayBuffer, {}),
+    "priorities": (ours.PrioritizedReplayBuffer, buffers.ReplayBuffer, {}),
     "hindsight": (ours.HerReplayBuffer, HerReplayBuffer, {}),
     "CleanRL": (backcast.cleanrl.ReplayBuffer, buffers.ReplayBuffer, CLEANRL),
+    "CleanRL's priorities": (
+        *(backcast.cleanrl.PrioritizedReplayBuffer, buffers.ReplayBuffer, CLEANRL),
+    ),
 }
 
 

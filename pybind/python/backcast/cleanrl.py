@@ -1,4 +1,4 @@
-"""CleanRL's replay buffer over a ring: ``add`` and ``sample`` with the names that its scripts use.
+"""CleanRL's replay buffers over a ring: ``add`` and ``sample`` with the names its scripts use.
 
 It needs PyTorch and Gymnasium (``pip install 'backcast[cleanrl]'``); ``import backcast`` alone does
 not.
@@ -6,15 +6,16 @@ not.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 import backcast as bc
 from backcast._autoreset import lanes_and_mode, lanes_for, word_of
-from backcast._calls import explained
-from backcast._counts import seed_of
-from backcast.errors import ArgumentError, MissingExtraError
+from backcast._calls import explained, explained_as
+from backcast._counts import count_of, number_of, seed_of
+from backcast.errors import ArgumentError, ArgumentTypeError, MissingExtraError
 
 try:
     import torch
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from gymnasium.vector import AutoresetMode, VectorEnv
     from numpy.typing import NDArray
 
-__all__ = ["ReplayBuffer", "Samples"]
+__all__ = ["PrioritizedReplayBuffer", "PrioritizedSamples", "ReplayBuffer", "Samples"]
 
 
 class Samples(NamedTuple):
@@ -49,6 +50,25 @@ class Samples(NamedTuple):
     rewards: torch.Tensor
     #: Index of each transition in the ring, int64 ``[B]``.
     indices: NDArray[np.int64]
+
+
+class PrioritizedSamples(NamedTuple):
+    """Transitions that were drawn by priority, as :class:`Samples`, with importance weights."""
+
+    observations: Any
+    actions: torch.Tensor
+    #: Observations after the last reward that was summed.
+    next_observations: Any
+    #: 1 where one of the summed transitions terminated.
+    dones: torch.Tensor
+    #: Sums of ``n_step`` discounted rewards, or of fewer where the episode ends.
+    rewards: torch.Tensor
+    #: Index of each transition in the ring, int64 ``[B]``.
+    indices: NDArray[np.int64]
+    #: Importance weight of each transition's loss, float32 ``[B, 1]``.
+    weights: torch.Tensor
+    #: Discount of the value of ``next_observations``, float32 ``[B, 1]``; 0 where ``dones`` is 1.
+    discounts: torch.Tensor
 
 
 class ReplayBuffer:
@@ -155,6 +175,8 @@ class ReplayBuffer:
         self._mode = mode
         self._writer: bc.Writer | None = None
         self._sampler: bc.Sampler | None = None
+        # Options of the sampler, beside its seed.
+        self._options: dict[str, Any] = {}
         action_shape = self.ring.schema.columns.get("action", ("", (), "step"))[1]
         self._action_dim = int(np.prod(action_shape, dtype=np.int64))
 
@@ -233,11 +255,7 @@ class ReplayBuffer:
         SampleError
             If there is none yet.
         """
-        if self._sampler is None:
-            if self._seed is None:
-                self._seed = int(np.random.randint(0, 2**31))
-            self._sampler = self.ring.sampler(seed=self._seed)
-        batch = self._sampler.sample(batch_size)
+        batch = self._drawing().sample(batch_size)
         return Samples(
             self._tensors(batch["obs"]),
             self._tensors(batch["action"].reshape(batch_size, self._action_dim)),
@@ -246,6 +264,13 @@ class ReplayBuffer:
             self._tensors(batch["reward"].reshape(batch_size, 1)),
             batch["index"],
         )
+
+    def _drawing(self) -> bc.Sampler:
+        if self._sampler is None:
+            if self._seed is None:
+                self._seed = int(np.random.randint(0, 2**31))
+            self._sampler = self.ring.sampler(seed=self._seed, **self._options)
+        return self._sampler
 
     def size(self) -> int:
         """Return the number of transitions that can be drawn."""
@@ -262,6 +287,154 @@ class ReplayBuffer:
             return {key: self._tensors(part) for key, part in value.items()}
         tensor = tensor_of(value)
         return tensor if self.device.type == "cpu" else tensor.to(self.device)
+
+
+class PrioritizedReplayBuffer(ReplayBuffer):
+    """Prioritised replay with n-step returns, as CleanRL's Rainbow uses it.
+
+    The loss of each transition is multiplied by ``weights``, and ``update_priorities(indices,
+    errors)`` sets the priorities of the batch. The arguments are those of :class:`ReplayBuffer`,
+    and these.
+
+    Parameters
+    ----------
+    select : backcast.Priority, default Priority()
+        Exponents and other options of the draws, and the name of their table.
+    n_step : int, default 1
+        Transitions whose rewards are summed.
+    gamma : float, default 0.99
+        Discount of the rewards per step, above 0 and at most 1.
+
+    Examples
+    --------
+    >>> import backcast.cleanrl
+    >>> import gymnasium as gym
+    >>> spaces = gym.spaces.Box(-1, 1, (3,)), gym.spaces.Discrete(2)
+    >>> rb = backcast.cleanrl.PrioritizedReplayBuffer(
+    ...     1_000, *spaces, n_envs=1, autoreset_mode="disabled", n_step=3, gamma=0.99
+    ... )
+    >>> step = np.zeros((1, 3), "f4"), np.zeros((1, 3), "f4"), [1], [1.0], [False], {}, [False]
+    >>> for _ in range(20):
+    ...     at = rb.add(*step)
+    >>> data = rb.sample(32)
+    >>> data.weights.shape, rb.update_priorities(data.indices, torch.ones(32))
+    (torch.Size([32, 1]), 0)
+    """
+
+    @explained_as(alpha="select", eps="select", n_steps="n_step")
+    def __init__(
+        self,
+        buffer_size: int,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        device: torch.device | str = "cpu",
+        n_envs: int | None = None,
+        optimize_memory_usage: bool = False,
+        handle_timeout_termination: bool = False,
+        *,
+        select: bc.Priority | None = None,
+        n_step: int = 1,
+        gamma: float = 0.99,
+        env: VectorEnv[Any, Any, Any] | None = None,
+        autoreset_mode: str | AutoresetMode | None = None,
+        name: str | None = None,
+        lanes: int | None = None,
+        capacity: int | str | None = None,
+        exist: Literal["error", "attach", "replace"] = "attach",
+        persistent: bool = False,
+        dir: str | os.PathLike[str] | None = None,
+        seed: int | None = None,
+    ) -> None:
+        select = bc.Priority() if select is None else select
+        if not isinstance(select, bc.Priority):
+            raise ArgumentTypeError(f"select is {select!r}; give bc.Priority(alpha=..., beta=...)")
+        n_step = count_of(n_step, "n_step", 1, ArgumentError)
+        wanted = "a number above 0 and at most 1, the discount of the algorithm"
+        gamma = number_of(gamma, "gamma", wanted)
+        if not 0 < gamma <= 1:
+            raise ArgumentError(f"gamma is {gamma:g}; give {wanted}")
+        super().__init__(
+            buffer_size,
+            observation_space,
+            action_space,
+            device,
+            n_envs,
+            optimize_memory_usage,
+            handle_timeout_termination,
+            env=env,
+            autoreset_mode=autoreset_mode,
+            name=name,
+            lanes=lanes,
+            capacity=capacity,
+            exist=exist,
+            persistent=persistent,
+            dir=dir,
+            seed=seed,
+        )
+        #: Exponent of the importance weights. A script that anneals it assigns a number, which
+        #: holds from the next batch on.
+        self.beta = select.beta
+        self._options = {
+            "select": replace(select, beta=self._beta_of),
+            "n_step": n_step,
+            "gamma": gamma,
+        }
+        # Refuses bad options, and a table with other settings, before anything is added.
+        try:
+            self.ring.sampler(seed=0, n_step=n_step, gamma=gamma, select=select).close()
+        except bc.BackcastError:
+            self.close()
+            raise
+
+    @explained
+    def sample(self, batch_size: int) -> PrioritizedSamples:  # type: ignore[override]
+        """Draw transitions by priority over all lanes of the ring.
+
+        Raises
+        ------
+        SampleError
+            If there is none yet, or `beta` is not between 0 and 1.
+        """
+        batch = self._drawing().sample(batch_size)
+        discounts = batch["n_discount"].reshape(batch_size, 1)
+        return PrioritizedSamples(
+            self._tensors(batch["obs"]),
+            self._tensors(batch["action"].reshape(batch_size, self._action_dim)),
+            self._tensors(batch["n_next_obs"]),
+            self._tensors((discounts == 0).astype(np.float32)),
+            self._tensors(batch["n_reward"].reshape(batch_size, 1)),
+            batch["index"],
+            self._tensors(batch["weight"].reshape(batch_size, 1)),
+            self._tensors(discounts),
+        )
+
+    def update_priorities(self, indices: Any, priorities: Any) -> int:
+        """Set the priorities of drawn transitions; return how many were dropped.
+
+        Parameters
+        ----------
+        indices : array_like of int, [B]
+            ``indices`` of a sample. Those of overwritten transitions are dropped.
+        priorities : torch.Tensor or array_like of float, [B] or [B, 1]
+            Absolute TD errors, or other finite numbers from 0 up.
+
+        Raises
+        ------
+        SampleError
+            If a priority is negative, infinite or NaN; none was set.
+        """
+        if isinstance(priorities, torch.Tensor):
+            priorities = priorities.detach().cpu().numpy()
+        values = np.asarray(priorities, np.float64).reshape(-1)
+        return self._drawing().update_priorities(indices, values)
+
+    def _beta_of(self, batch: int) -> float:
+        if callable(self.beta):
+            return self.beta(batch)
+        if isinstance(self.beta, tuple):
+            first, batches = self.beta
+            return first + (1 - first) * min(1.0, batch / batches)
+        return self.beta
 
 
 def _refuse_batched(env: VectorEnv[Any, Any, Any], **given: spaces.Space[Any]) -> None:

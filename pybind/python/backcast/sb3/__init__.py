@@ -19,6 +19,8 @@ try:
         NStepReplayBuffer,
         ReplayBuffer,
     )
+    from backcast.sb3._dqn import PrioritizedDQN
+    from backcast.sb3._prioritized import PrioritizedReplayBuffer, PrioritizedSamples
     from backcast.sb3._vec_env import VecEnv
 except ImportError as _error:
     _missing = (_error.name or "").partition(".")[0]
@@ -29,4 +31,13 @@ except ImportError as _error:
         "run `pip install 'backcast[sb3]'`"
     ) from _error
 
-__all__ = ["DictReplayBuffer", "HerReplayBuffer", "NStepReplayBuffer", "ReplayBuffer", "VecEnv"]
+__all__ = [
+    "DictReplayBuffer",
+    "HerReplayBuffer",
+    "NStepReplayBuffer",
+    "PrioritizedDQN",
+    "PrioritizedReplayBuffer",
+    "PrioritizedSamples",
+    "ReplayBuffer",
+    "VecEnv",
+]

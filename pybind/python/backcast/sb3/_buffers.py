@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from stable_baselines3.common.vec_env import VecNormalize
 
+    import backcast as bc
     from backcast.sb3._columns import Padding
     from backcast.sb3._stored import Returns, Rows
 
@@ -269,7 +270,7 @@ class NStepReplayBuffer(OnRing, sb3.NStepReplayBuffer):
                 "observations (gymnasium.wrappers.FlattenObservation)"
             )
         self.n_steps = count_of(n_steps, "n_steps", 1, ArgumentError)
-        self.gamma = _discount_of(gamma)
+        self.gamma = discount_of(gamma)
         self._open(
             buffer_size,
             observation_space,
@@ -291,8 +292,8 @@ class NStepReplayBuffer(OnRing, sb3.NStepReplayBuffer):
             n_step=self.n_steps,
         )
 
-    def _drawn(self, batch_size: int, env: VecNormalize | None) -> Any:
-        return self._returns(self._stored.draw_returns(batch_size), env)
+    def _of_batch(self, batch: bc.Batch, env: VecNormalize | None) -> Any:
+        return self._returns(self._stored.returns(batch), env)
 
     def _of_places(
         self,
@@ -314,7 +315,7 @@ class NStepReplayBuffer(OnRing, sb3.NStepReplayBuffer):
         return samples._replace(rewards=self._tensor(returns), discounts=self._tensor(discounts))
 
 
-def _discount_of(gamma: object) -> float:
+def discount_of(gamma: object) -> float:
     wanted = "a number from 0 to 1, the gamma of the algorithm"
     discount = number_of(gamma, "gamma", wanted)
     if not 0 <= discount <= 1:

@@ -59,6 +59,7 @@ class OnRing(sb3.ReplayBuffer):
         padding: Padding = "zero",
         n_step: int | None = None,
         by_place: bool = False,
+        select: bc.Priority | None = None,
     ) -> None:
         if sampling not in ("ring", "sb3"):
             raise ArgumentError(
@@ -113,6 +114,7 @@ class OnRing(sb3.ReplayBuffer):
             seed=seed,
             persistent=persistent,
             dir=folder,
+            select=select,
         )
         dtype, shape, _ = schema.columns["action"]
         self._action_dtype, self._action_shape = np.dtype(dtype), (n_envs, *shape)
@@ -321,20 +323,22 @@ class OnRing(sb3.ReplayBuffer):
             If nothing was added yet, or other rows have overwritten those added here.
         """
         if self.sampling == "ring" and len(self._stored):
-            return self._drawn(batch_size, env)
+            return self._of_batch(self._stored.draw(batch_size), env)
         if not (self.full or self.pos):
             raise SampleError("nothing was added yet; collect first (learning_starts=)")
-        at = self._draw_steps(batch_size)
-        lanes = np.random.randint(0, self.n_envs, size=batch_size)
+        at, lanes = self._draw_places(batch_size)
         rows, found = self._stored.take(at, lanes)
         for _ in range(_ROUNDS):
             if found.all():
                 return self._of_places(at, lanes, rows, env)
             lost = np.flatnonzero(~found)
-            at[lost] = self._draw_steps(lost.size)
-            lanes[lost] = np.random.randint(0, self.n_envs, size=lost.size)
+            at[lost], lanes[lost] = self._draw_places(lost.size)
             rows, found = self._stored.take(at, lanes)
         raise SampleError("other rows have overwritten those added here; give a larger capacity")
+
+    def _draw_places(self, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Draw steps and environments of transitions that were added here."""
+        return self._draw_steps(count), np.random.randint(0, self.n_envs, size=count)
 
     def _draw_steps(self, count: int) -> NDArray[np.int64]:
         """Draw steps with the random numbers that SB3 draws from NumPy's global generator."""
@@ -347,8 +351,8 @@ class OnRing(sb3.ReplayBuffer):
         lanes = np.random.randint(0, self.n_envs, size=at.shape)
         return self._of_places(at, lanes, self._grid.fetch(at, lanes), env)
 
-    def _drawn(self, batch_size: int, env: VecNormalize | None) -> Any:
-        return self._samples(self._stored.draw(batch_size), env)
+    def _of_batch(self, batch: bc.Batch, env: VecNormalize | None) -> Any:
+        return self._samples(self._stored.rows(batch), env)
 
     def _of_places(
         self,

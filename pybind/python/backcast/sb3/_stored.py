@@ -14,7 +14,7 @@ from backcast.sb3._saving import forget, is_private, loaded, saved
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from backcast import Batch, ReplayBuffer, Sampler, Writer
+    from backcast import Batch, Priority, ReplayBuffer, Sampler, Writer
     from backcast.sb3._columns import Frames
 
 # Index of a place to which no transition was added yet.
@@ -72,6 +72,7 @@ class Stored:
         seed: int | None,
         persistent: bool,
         dir: str | None,
+        select: Priority | None = None,
     ) -> None:
         self.ring = ring
         self.steps = steps
@@ -83,6 +84,7 @@ class Stored:
         self._seed = seed
         self._persistent = persistent
         self._dir = dir
+        self._select = select
         self._index = np.full((steps, lanes), _NONE, np.int64)
         # Places at which an episode ends although no flag of its transition says so.
         self._cuts = np.zeros((steps, lanes), np.bool_)
@@ -218,7 +220,7 @@ class Stored:
             )
         batch = self._reader.gather(self._index[at, lanes], missing="mask")
         found = batch["found"]
-        rows = self._rows(batch)
+        rows = self.rows(batch)
         if self._newest is None or self._complete.all():
             return rows, found
         last = (self.added - 1) % self.steps
@@ -234,19 +236,27 @@ class Stored:
             found[here] = True
         return rows, found
 
-    def draw(self, batch_size: int) -> Rows:
-        """Draw transitions uniformly over all lanes of the ring."""
-        return self._rows(self._drawn(batch_size))
+    def index(self, at: NDArray[np.int64], lanes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the indices in the ring of the transitions at some places."""
+        return self._index[at, lanes]
 
-    def draw_returns(self, batch_size: int) -> Returns:
-        """Draw transitions with their next rewards, up to the ends of their episodes."""
-        batch = self._drawn(batch_size)
+    def draw(self, batch_size: int) -> Batch:
+        """Draw transitions over all lanes of the ring: uniformly, or by priority."""
+        return self._drawing().sample(batch_size)
+
+    def update_priorities(self, index: Any, priorities: Any) -> int:
+        """Set priorities of drawn transitions; return how many were dropped."""
+        return self._drawing().update_priorities(index, priorities)
+
+    def returns(self, batch: Batch) -> Returns:
+        """Return the transitions of a batch with their next rewards, up to their episodes' ends."""
+        batch_size = len(batch.index)
         assert self._n_step is not None
         if self._n_step == 1:
-            rows = self._rows(batch)
+            rows = self.rows(batch)
             return Returns(rows, rows.reward[:, None], np.ones(batch_size, np.int64))
         future, there = batch["future"], batch["future_mask"]
-        rows = self._rows(batch)
+        rows = self.rows(batch)
         count = 1 + there.sum(axis=1)
         last = [np.arange(batch_size), np.maximum(count - 2, 0)]
         beyond = count > 1
@@ -297,19 +307,26 @@ class Stored:
         older: NDArray[np.bool_] = row < oldest[lane]
         return older & (self._index >= 0)
 
-    def _drawn(self, batch_size: int) -> Batch:
+    def _drawing(self) -> Sampler:
         if self._sampler is None:
             self._sampler = self._make_sampler()
-        return self._sampler.sample(batch_size)
+        return self._sampler
 
     def _make_sampler(self) -> Sampler:
+        options: dict[str, Any]
         if self._sampler_state is not None:
-            return self.ring.sampler(state=self._sampler_state)
+            options = {"state": self._sampler_state}
+            # A state does not hold a function.
+            if self._select is not None and callable(self._select.beta):
+                options["select"] = self._select
+            return self.ring.sampler(**options)
         if self._seed is None:
             # SB3 seeds this generator, so equal seeds of SB3 give equal seeds of the buffer.
             self._seed = int(np.random.randint(0, 2**31))
         n_step = self._n_step or 1
-        options: dict[str, Any] = {"seed": self._seed, "future": n_step - 1}
+        options = {"seed": self._seed, "future": n_step - 1}
+        if self._select is not None:
+            options["select"] = self._select
         if n_step > 1:
             options |= {"n_step": n_step, "gamma": 1.0}
         if self.frames is not None:
@@ -320,7 +337,7 @@ class Stored:
         """Return the `history` option of samplers: windows for the frames of ``obs`` alone."""
         return None if self.frames is None else {"obs": self.frames.count, "*": None}
 
-    def _rows(self, batch: Batch) -> Rows:
+    def rows(self, batch: Batch) -> Rows:
         """Return the columns of a batch, with padded windows of frames."""
         rows = Rows(
             batch["obs"],
@@ -364,8 +381,9 @@ class Stored:
         """Load the saved rows into a ring; refuse if a ring of the same name holds rows."""
         name, files = state.pop("ring"), state.pop("files")
         vars(self).update(state)
-        # Pickles of earlier versions have no cuts.
+        # Pickles of earlier versions have no cuts and no selector.
         self._cuts = state.get("_cuts", np.zeros_like(self._index, np.bool_))
+        self._select = state.get("_select")
         self.ring = loaded(files, name, self._persistent, self._dir)
         if is_private(name):
             weakref.finalize(self, forget, self.ring)
