@@ -115,8 +115,10 @@ pub(crate) fn save<'a>(
             write(&mut chunks, number, lane, rows_per_batch)?;
         }
         let TableState { name, settings, largest, .. } = state;
-        let TableSettings { exponent, eps, stride } = settings;
-        let saved = SavedTable { name, exponent, eps, stride, largest, chunks: chunks.finish()? };
+        let TableSettings { exponent, eps, stride, tracks_largest } = settings;
+        let of_table = chunks.finish()?;
+        let saved =
+            SavedTable { name, exponent, eps, stride, tracks_largest, largest, chunks: of_table };
         files.push(saved, chunks);
     }
     Ok((files, learned))

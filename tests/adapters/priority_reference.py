@@ -55,16 +55,19 @@ class Rows:
 
     def enter(self) -> None:
         """Give leaves to rows that have a successor; forget those that are overwritten."""
+        for at in list(self.leaves):
+            if at & (1 << 48) - 1 < self.ring.lane_span(at >> 48)[0]:
+                del self.leaves[at]
+        initial = self.largest
+        if self.select.initial == "held":
+            initial = max(self.leaves.values(), default=ONE)
         for lane in range(self.ring.lanes):
-            oldest, end = self.ring.lane_span(lane)
+            _, end = self.ring.lane_span(lane)
             for seq in range(self.entered.get(lane, 0), end - 1):
                 index = lane << 48 | seq
                 if index in self.transitions:
-                    self.leaves[index] = self.largest
+                    self.leaves[index] = initial
             self.entered[lane] = end - 1
-            gone = [at for at in self.leaves if at >> 48 == lane and at & (1 << 48) - 1 < oldest]
-            for index in gone:
-                del self.leaves[index]
 
     def drawn(self, items: int, seed: int | None) -> tuple[Any, Any]:
         """Return the indices and weights of a batch.
@@ -113,9 +116,13 @@ class Places:
 
     def added(self, _: Any) -> None:
         lanes = self.buffer.n_envs
+        for number in range(self.count, self.count + lanes):
+            self.powers.pop(number - self.buffer.buffer_size * lanes, None)
+        initial = self.largest
+        if self.select.initial == "held":
+            initial = max(self.powers.values(), default=1.0)
         for _ in range(lanes):
-            self.powers[self.count] = self.largest
-            self.powers.pop(self.count - self.buffer.buffer_size * lanes, None)
+            self.powers[self.count] = initial
             self.count += 1
 
     def drawn(self, items: int, _: int | None) -> tuple[Any, Any]:

@@ -85,12 +85,15 @@ def trained(kind: Any, buffer: Any = None, updates: int = UPDATES, **own: Any) -
 
 
 @pytest.mark.parametrize("sampling", ["ring", "sb3"])
-@pytest.mark.parametrize("stratified", [False, True], ids=["whole", "strata"])
-@pytest.mark.parametrize("n_steps", [1, 3])
+@pytest.mark.parametrize(
+    ("n_steps", "options"),
+    [(1, {}), (1, {"initial": "held"}), (3, {"stratified": True})],
+    ids=["plain", "held", "strata"],
+)
 def test_draws_and_weights_of_a_run_are_those_of_numpy(
-    sampling: str, stratified: bool, n_steps: int
+    sampling: str, n_steps: int, options: dict[str, Any]
 ) -> None:
-    select = replace(SELECT, stratified=stratified)
+    select = replace(SELECT, **options)
     own = {"sampling": sampling, "select": select, "n_steps": n_steps}
     model = trained(ours.PrioritizedDQN, Checked, **own)
     assert model.replay_buffer.checked == model._n_updates >= UPDATES

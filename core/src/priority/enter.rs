@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use backcast_layout::protocol::Words;
 use backcast_layout::protocol::sum_tree::LeafChange;
-use backcast_layout::{Lane, TableCounters, TableGuard, TableView};
+use backcast_layout::{LEAF_ONE, Lane, TableCounters, TableGuard, TableView};
 
 use crate::ring::lane_inspection::is_relocated;
 use crate::row_header::{RowHeader, starts_transition};
@@ -45,17 +45,38 @@ pub(super) fn is_behind<'a>(
     })
 }
 
-/// Gives leaves to the new rows whose step is a multiple of `stride`, with the largest value so
-/// far, and clears those of rows that the ring no longer keeps.
+/// Returns the value of the leaf of a row for which no priority was set.
+pub(crate) fn initial_leaf(view: &TableView) -> u64 {
+    match view.largest_held() {
+        None => view.largest(),
+        Some(0) => LEAF_ONE.min(view.most()),
+        // What is read of a table is not trusted.
+        Some(largest) => largest.min(view.most()),
+    }
+}
+
+/// Gives leaves to the new rows whose step is a multiple of `stride`, with the
+/// [initial](initial_leaf) value, and clears those of rows that the ring no longer keeps.
 pub(super) fn enter<'a>(
     guard: &mut TableGuard<'_>,
     lanes: &[Arc<Lane>],
-    readable: impl Iterator<Item = &'a Range<u64>>,
+    readable: impl Iterator<Item = &'a Range<u64>> + Clone,
     stride: u32,
     scratch: &mut EnterScratch,
 ) {
     scratch.changes.clear();
     scratch.lanes.clear();
+    if guard.largest_held().is_some() {
+        // New rows get no value of a row that the ring no longer keeps. The ranges of the lanes are
+        // updated with the new rows: until then, the leaves can be cleared again.
+        for ((lane, number), readable) in lanes.iter().zip(0..).zip(readable.clone()) {
+            if !is_relocated(lane, readable) {
+                clear_expired(guard, number, &covered(guard, readable), scratch);
+            }
+        }
+        flush(guard, scratch);
+    }
+    let initial = initial_leaf(guard);
     let mut count = 0;
     // Spares the division in tables with a leaf for every transition. No step but 0 is a multiple
     // of 0.
@@ -67,11 +88,7 @@ pub(super) fn enter<'a>(
         if (entered >= rows.end && expired >= rows.start) || is_relocated(lane, readable) {
             continue;
         }
-        // Expired rows whose leaves newer rows have taken over are left out.
-        let kept = entered.saturating_sub(guard.lane_leaves());
-        for seq in expired.max(kept)..rows.start.min(entered) {
-            scratch.changes.push(LeafChange { leaf: guard.leaf_of(number, seq), value: 0 });
-        }
+        clear_expired(guard, number, &rows, scratch);
         let mut from = entered.max(rows.start);
         while from < rows.end {
             let to = rows.end.min(from + HEADERS as u64);
@@ -79,7 +96,7 @@ pub(super) fn enter<'a>(
             for (pair, seq) in scratch.headers.windows(2).zip(from..to) {
                 let starts =
                     starts_transition(pair, seq) && pair.first().is_some_and(|row| has_leaf(row.t));
-                let value = if starts { guard.largest() } else { 0 };
+                let value = if starts { initial } else { 0 };
                 scratch.changes.push(LeafChange { leaf: guard.leaf_of(number, seq), value });
             }
             count += to - from;
@@ -94,6 +111,16 @@ pub(super) fn enter<'a>(
     }
     flush(guard, scratch);
     guard.count(TableCounters { entered: count, ..TableCounters::default() });
+}
+
+/// Adds the changes that clear the leaves of rows before `rows`. Rows whose leaves newer rows have
+/// taken over are left out.
+fn clear_expired(view: &TableView, lane: u32, rows: &Range<u64>, scratch: &mut EnterScratch) {
+    let (entered, expired) = view.lane(lane);
+    let kept = entered.saturating_sub(view.lane_leaves());
+    for seq in expired.max(kept)..rows.start.min(entered) {
+        scratch.changes.push(LeafChange { leaf: view.leaf_of(lane, seq), value: 0 });
+    }
 }
 
 /// Makes the pending changes, then updates the range of rows of their lanes, in one change for all

@@ -66,9 +66,11 @@ mod tests {
 
     #[test]
     fn values_are_powers_in_fixed_point_and_at_least_one_unit() {
-        let of = |exponent, eps, priority| {
-            value(LeafValues::new(TableSettings { exponent, eps, stride: 1 }, 1 << 40), priority)
+        let settings = |exponent, eps| {
+            let tracks_largest = false;
+            LeafValues::new(TableSettings { exponent, eps, stride: 1, tracks_largest }, 1 << 40)
         };
+        let of = |exponent, eps, priority| value(settings(exponent, eps), priority);
         assert_eq!(of(1.0, 0.0, 3.0), Some(3 * LEAF_ONE));
         assert_eq!(of(0.5, 0.0, 16.0), Some(4 * LEAF_ONE));
         assert_eq!(of(0.0, 0.0, 1e300), Some(LEAF_ONE), "uniform");
@@ -80,7 +82,7 @@ mod tests {
         for priority in [65_536.1, f64::MAX, f64::INFINITY, f64::NAN] {
             assert_eq!(of(1.0, 0.0, priority), None, "{priority}");
         }
-        let half = LeafValues::new(TableSettings { exponent: 0.5, eps: 1e-6, stride: 1 }, 1 << 40);
+        let half = settings(0.5, 1e-6);
         let limit = half.limit();
         assert!(value(half, limit).is_some() && value(half, limit * 1.01).is_none());
     }

@@ -17,9 +17,12 @@ mod state;
 mod updates;
 
 pub use self::distribution::{PriorityBin, PriorityDistribution};
+pub(crate) use self::enter::initial_leaf;
 pub(crate) use self::importance_weights::weights;
 pub(crate) use self::options::check_beta;
-pub use self::options::{BadWeightNorm, Beta, PriorityOptions, WeightNorm};
+pub use self::options::{
+    BadInitialPriority, BadWeightNorm, Beta, InitialPriority, PriorityOptions, WeightNorm,
+};
 pub use self::sequence::sequence_priorities;
 pub use self::state::{LaneLeaves, TableState};
 pub use self::updates::Priorities;

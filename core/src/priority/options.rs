@@ -48,6 +48,31 @@ pub struct PriorityOptions {
     /// Steps of an episode from one transition that has a priority to the next. With 1 all
     /// transitions have one. Fixed when the table is created.
     pub stride: u32,
+    /// Priority that new transitions get. Fixed when the table is created.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub initial: InitialPriority,
+}
+
+/// Priority that new transitions get, until one is set for them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum InitialPriority {
+    /// The largest that was ever set in the table, and at least 1. The default.
+    #[default]
+    Ever,
+    /// The largest that a transition of the ring has when they enter, so that it falls again with
+    /// the priorities; 1 if there is none.
+    Held,
+}
+
+variant_words! {
+    /// Returns `"ever"` or `"held"`.
+    InitialPriority { Ever = "ever", Held = "held" }
+
+    /// A word that does not name an [`InitialPriority`].
+    #[error("initial is `{0}`; use \"ever\" or \"held\"")]
+    BadInitialPriority(String)
 }
 
 /// Exponent of importance weights. With 1 they correct the bias of prioritised draws fully, with 0
@@ -138,7 +163,15 @@ impl PriorityOptions {
             normalize: WeightNorm::Batch,
             stratified: false,
             stride: 1,
+            initial: InitialPriority::Ever,
         }
+    }
+
+    /// Sets the priority that new transitions get.
+    #[must_use]
+    pub fn initial(mut self, initial: InitialPriority) -> Self {
+        self.initial = initial;
+        self
     }
 
     /// Sets the exponent of the importance weights: a number, or a schedule.
@@ -186,7 +219,12 @@ impl PriorityOptions {
     }
 
     pub(crate) fn settings(&self) -> TableSettings {
-        TableSettings { exponent: self.alpha, eps: self.eps, stride: self.stride }
+        TableSettings {
+            exponent: self.alpha,
+            eps: self.eps,
+            stride: self.stride,
+            tracks_largest: self.initial == InitialPriority::Held,
+        }
     }
 
     /// Refuses numbers out of range.

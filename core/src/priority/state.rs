@@ -22,9 +22,9 @@ type Named<T> = (String, Result<T, PriorityError>);
 pub struct TableState {
     /// Name of the table.
     pub name: String,
-    /// Exponent, eps and stride of its priorities.
+    /// Exponent, eps and stride of its priorities, and what new rows get.
     pub settings: TableSettings,
-    /// Largest leaf so far, which new rows get.
+    /// Largest leaf so far.
     pub largest: u64,
     /// Leaves of each lane.
     pub lanes: Vec<LaneLeaves>,
@@ -153,7 +153,7 @@ fn store(
         return Err(bad(format!("it has {} lanes, the ring {lanes}", state.lanes.len())));
     }
     let too_large = |leaf: u64| bad(format!("a leaf is {leaf}, the limit {most}"));
-    let TableSettings { exponent, eps, stride } = state.settings;
+    let TableSettings { exponent, eps, stride, .. } = state.settings;
     if [exponent, eps].iter().any(|number| !(number.is_finite() && *number >= 0.0)) {
         return Err(bad(format!("its alpha is {exponent}, its eps {eps}")));
     }

@@ -9,7 +9,9 @@ use super::plan::{BatchPlan, Source};
 use super::rng::CounterRng;
 use crate::error::{PriorityError, SampleError};
 use crate::index::RowIndex;
-use crate::priority::{Beta, Priorities, PriorityOptions, WeightNorm, check_beta, weights};
+use crate::priority::{
+    Beta, Priorities, PriorityOptions, WeightNorm, check_beta, initial_leaf, weights,
+};
 use crate::ring::Ring;
 
 /// Number of items whose first draws are made from one state of the tree.
@@ -221,7 +223,7 @@ fn leaf_of_row(view: &TableView, index: i64) -> u64 {
     let (entered, expired) = view.lane(lane);
     let leaf = (expired..entered).contains(&seq).then(|| view.leaf_of(lane, seq));
     let value = leaf.map_or(0, |leaf| view.leaf(leaf));
-    if value > 0 { value } else { view.largest() }
+    if value > 0 { value } else { initial_leaf(view) }
 }
 
 #[cfg(test)]

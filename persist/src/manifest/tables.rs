@@ -29,6 +29,9 @@ pub(crate) struct SavedTable {
     /// Steps of an episode from one transition that has a priority to the next; absent: 1.
     #[serde(default = "every", skip_serializing_if = "is_every")]
     pub(crate) stride: u32,
+    /// Whether new rows get the largest leaf of the table; absent: the largest so far.
+    #[serde(default, skip_serializing_if = "is_not")]
+    pub(crate) tracks_largest: bool,
     /// Largest leaf so far.
     pub(crate) largest: u64,
     /// Files with its leaves.
@@ -102,6 +105,11 @@ fn is_every(stride: &u32) -> bool {
     *stride == every()
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
+fn is_not(flag: &bool) -> bool {
+    !*flag
+}
+
 fn waits() -> String {
     NoWriter::Wait.as_str().to_owned()
 }
@@ -116,7 +124,8 @@ impl SavedTable {
     }
 
     pub(crate) fn settings(&self) -> TableSettings {
-        TableSettings { exponent: self.exponent, eps: self.eps, stride: self.stride }
+        let Self { exponent, eps, stride, tracks_largest, .. } = *self;
+        TableSettings { exponent, eps, stride, tracks_largest }
     }
 }
 

@@ -1,6 +1,6 @@
 //! JSON of selectors and of their priorities.
 
-use backcast_core::{Beta, PriorityOptions, Selector, TableOptions};
+use backcast_core::{Beta, InitialPriority, PriorityOptions, Selector, TableOptions};
 use serde::{Deserialize, Serialize};
 
 use super::{BadSamplerState, every, is_every};
@@ -33,6 +33,9 @@ pub(super) struct SavedPriority {
     /// Steps of an episode from one transition that has a priority to the next; absent: 1.
     #[serde(default = "every", skip_serializing_if = "is_every")]
     stride: u32,
+    /// Priority of new transitions; absent: the largest that was ever set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    initial: Option<String>,
 }
 
 /// Beta that a function of the caller computes.
@@ -112,7 +115,7 @@ pub(super) fn selector_of(
 
 impl SavedPriority {
     pub(super) fn of(options: &PriorityOptions) -> Self {
-        let PriorityOptions { table, alpha, eps, beta, normalize, stratified, stride } =
+        let PriorityOptions { table, alpha, eps, beta, normalize, stratified, stride, initial } =
             options.clone();
         let beta = match beta {
             Beta::Constant(beta) => SavedBeta::Constant(beta),
@@ -120,12 +123,13 @@ impl SavedPriority {
             Beta::Function => SavedBeta::Word(FUNCTION.to_owned()),
         };
         let (exponent, weights) = (alpha, normalize.as_str().to_owned());
-        Self { table, exponent, eps, beta, weights, stratified, stride }
+        let initial = (initial != InitialPriority::default()).then(|| initial.as_str().to_owned());
+        Self { table, exponent, eps, beta, weights, stratified, stride, initial }
     }
 
     /// Returns the options. Their numbers are checked where a sampler is made of them.
     pub(super) fn options(self) -> Result<PriorityOptions, BadSamplerState> {
-        let Self { table, exponent: alpha, eps, beta, weights, stratified, stride } = self;
+        let Self { table, exponent: alpha, eps, beta, weights, stratified, stride, initial } = self;
         let beta = match beta {
             SavedBeta::Constant(beta) => Beta::Constant(beta),
             SavedBeta::Annealed(from, batches) => Beta::Annealed { from, batches },
@@ -140,6 +144,11 @@ impl SavedPriority {
         let bad =
             |error: backcast_core::BadWeightNorm| BadSamplerState { problem: error.to_string() };
         let normalize = weights.parse().map_err(bad)?;
-        Ok(PriorityOptions { table, alpha, eps, beta, normalize, stratified, stride })
+        let bad = |error: backcast_core::BadInitialPriority| BadSamplerState {
+            problem: error.to_string(),
+        };
+        let initial = initial.map_or(Ok(InitialPriority::default()), |word| word.parse());
+        let initial = initial.map_err(bad)?;
+        Ok(PriorityOptions { table, alpha, eps, beta, normalize, stratified, stride, initial })
     }
 }

@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 
 use backcast_core::{
-    Exist, NoLearner, NoWriter, PriorityOptions, RateLimiter, Ring, RingOptions, RowIndex,
-    SamplerOptions, WriterError, WriterOptions,
+    Exist, InitialPriority, NoLearner, NoWriter, PriorityOptions, RateLimiter, Ring, RingOptions,
+    RowIndex, SamplerOptions, WriterError, WriterOptions,
 };
 use backcast_files::Progress;
 use backcast_persist::{LoadError, LoadOptions, SaveOptions, Store};
@@ -52,6 +52,7 @@ fn a_loaded_ring_draws_by_priority_what_the_saved_one_draws() {
         let options = [
             PriorityOptions::alpha(0.6).beta(0.4),
             PriorityOptions::alpha(1.0).eps(0.5).table("second"),
+            PriorityOptions::alpha(0.8).initial(InitialPriority::Held).table("held"),
         ];
         let mut writer = writer(&ring);
         append(&mut writer, &schema, lanes, steps, 3);

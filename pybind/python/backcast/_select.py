@@ -22,8 +22,7 @@ class Priority:
 
     Transition ``i`` is drawn with probability proportional to ``(p[i] + eps) ** alpha``, where
     ``p[i]`` was set by :meth:`Sampler.update_priorities`. Transitions that no priority was set for
-    have the largest that was ever set in the table, and at least 1: after all were set to 0.1, new
-    ones still begin at 1.
+    have the one of `initial`.
 
     Parameters
     ----------
@@ -43,7 +42,11 @@ class Priority:
         drawn are below 1.
     table : str, default "priority"
         Name of the table. Samplers of one name share the table, in all processes, with equal
-        ``alpha`` and ``eps``.
+        ``alpha``, ``eps`` and ``initial``.
+    initial : {"ever", "held"}, default "ever"
+        Priority of new transitions: the largest that was ever set in the table, and at least 1, or
+        the largest that a transition of the ring has when they enter. After all were set to 0.1,
+        new ones begin at 1, or at 0.1.
 
     Examples
     --------
@@ -63,6 +66,7 @@ class Priority:
     stratified: bool = False
     normalize: Literal["batch", "table"] = "batch"
     table: str = "priority"
+    initial: Literal["ever", "held"] = "ever"
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,7 @@ class _Ranked:
     alpha: float = 0.6
     eps: float = 1e-6
     table: str = "priority"
+    initial: Literal["ever", "held"] = "ever"
 
 
 class Largest(_Ranked):
@@ -83,6 +88,8 @@ class Largest(_Ranked):
         Settings of the table, equal in all its samplers.
     table : str, default "priority"
         Name of the table of priorities.
+    initial : {"ever", "held"}, default "ever"
+        Priority of new transitions, as in :class:`Priority`; equal in all its samplers.
     """
 
 
@@ -95,6 +102,8 @@ class Smallest(_Ranked):
         Settings of the table, equal in all its samplers.
     table : str, default "priority"
         Name of the table of priorities.
+    initial : {"ever", "held"}, default "ever"
+        Priority of new transitions, as in :class:`Priority`; equal in all its samplers.
     """
 
 

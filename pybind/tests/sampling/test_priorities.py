@@ -102,7 +102,7 @@ def test_priorities_are_set_while_batches_are_drawn_ahead(buf: bc.ReplayBuffer) 
 
 
 def test_a_state_goes_on_with_the_same_draws(buf: bc.ReplayBuffer) -> None:
-    select = bc.Priority(alpha=0.6, beta=(0.4, 10), stratified=True)
+    select = bc.Priority(alpha=0.6, beta=(0.4, 10), stratified=True, initial="held")
     sampler = buf.sampler(seed=4, select=select, history=2)
     sampler.sample(16)
     state = json.loads(json.dumps(sampler.state()))
@@ -163,6 +163,38 @@ def test_a_state_asks_for_the_function_of_beta_again(buf: bc.ReplayBuffer) -> No
             buf.sampler(state=plain, select=select)
     with pytest.raises(bc.errors.SampleError, match=r"\bstate\b"):
         buf.sampler(state=buf.sampler(seed=1).state(), select=select)
+
+
+def test_new_transitions_have_the_largest_priority_that_the_ring_holds() -> None:
+    cases: list[tuple[Any, float]] = [("held", 0.25), ("ever", 8.0)]
+    for initial, expected in cases:
+        with bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=400) as buf:
+            select: Any = bc.Priority(
+                alpha=1.0, beta=1.0, eps=0.0, normalize="table", initial=initial
+            )
+            sampler = buf.sampler(seed=3, select=select)
+            assert sampler.select == select
+            with buf.writer() as writer:
+                for t in range(51):
+                    writer.append(obs=t, terminated=False, truncated=False)
+                sampler.update_priorities(np.arange(50), np.full(50, 8.0))
+                sampler.update_priorities(np.arange(50), np.full(50, 0.25))
+                for t in range(51, 101):
+                    writer.append(obs=t, terminated=False, truncated=False)
+            priority = np.where(np.arange(100) < 50, 0.25, expected)
+            counts = np.bincount(sampler.sample(20_000).index, minlength=100)
+            wanted = 20_000 * priority / priority.sum()
+            # 99.9 % quantile of chi-square with 99 degrees of freedom.
+            assert ((counts - wanted) ** 2 / wanted).sum() < 148.3
+            weight = sampler.gather(np.arange(100))["weight"]
+            np.testing.assert_allclose(weight, priority.min() / priority, rtol=1e-6)
+            other = replace(select, initial="ever" if initial == "held" else "held")
+            with pytest.raises(bc.errors.ExistsError, match=r"\bheld\b"):
+                buf.sampler(select=other)
+            largest = bc.Largest(alpha=1.0, eps=0.0, initial=initial)
+            assert buf.sampler(select=largest).select == largest
+    with pytest.raises(bc.errors.SampleError, match=r"\binitial\b.*\bnever\b"):
+        buf.sampler(select=bc.Priority(initial="never"))  # type: ignore[arg-type]
 
 
 def test_largest_and_smallest_priorities_have_no_weights(buf: bc.ReplayBuffer) -> None:

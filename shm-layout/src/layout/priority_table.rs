@@ -44,8 +44,11 @@ pub(crate) struct TableHeader {
     pub file_bytes: u64,
     /// Steps of an episode from one transition that has a leaf to the next, at least 1.
     pub stride: u32,
+    /// 1 if the tree tracks its largest leaf, which new rows get; 0 if they get the largest leaf
+    /// that was ever given.
+    pub tracks_largest: u32,
     /// Zero.
-    pub unused: [u8; 40],
+    pub unused: [u8; 36],
     /// CRC-32 of all bytes before it.
     pub crc32: u32,
 }
@@ -98,6 +101,9 @@ pub struct TableSettings {
     pub eps: f64,
     /// Steps of an episode from one transition that has a leaf to the next, at least 1.
     pub stride: u32,
+    /// Whether new rows get the largest leaf of the table. Otherwise they get the largest that was
+    /// ever given.
+    pub tracks_largest: bool,
 }
 
 /// Counters of a table at one moment.
@@ -124,7 +130,7 @@ pub(crate) struct TableShape {
 
 impl TableShape {
     /// Returns the sizes, or `None` if a table cannot have them.
-    pub(crate) fn new(lanes: u32, lane_leaves: u64) -> Option<Self> {
+    pub(crate) fn new(lanes: u32, lane_leaves: u64, tracks_largest: bool) -> Option<Self> {
         let leaves = u64::from(lanes).checked_mul(lane_leaves)?;
         if leaves > MAX_LEAVES {
             return None;
@@ -133,7 +139,8 @@ impl TableShape {
         let first = usize::try_from(lane_words).ok()?.div_ceil(WORD).next_multiple_of(FAN_OUT);
         let count = counter(offset_of!(TableCounterBytes, journal_count));
         let changes = counter(offset_of!(TableCounterBytes, changes));
-        let tree = TreeShape::new((count, changes), first, leaves)?;
+        let tree = if tracks_largest { TreeShape::tracking_largest } else { TreeShape::new };
+        let tree = tree((count, changes), first, leaves)?;
         let bytes = u64::try_from(tree.end().checked_mul(WORD)?).ok()?;
         Some(Self { lanes, lane_leaves, bytes, tree })
     }
@@ -157,7 +164,8 @@ impl TableHeader {
             eps: settings.eps.to_bits(),
             file_bytes: shape.bytes,
             stride: settings.stride,
-            unused: [0; 40],
+            tracks_largest: settings.tracks_largest.into(),
+            unused: [0; 36],
             crc32: 0,
         };
         header.crc32 = header_crc(&header);
@@ -184,7 +192,7 @@ impl TableHeader {
     ) -> Result<(TableShape, TableSettings), SegmentError> {
         CommonHeader::of(self).check(path, KIND_PRIORITIES, ring_uuid, lanes)?;
         let corrupt = |what: &str| SegmentError::corrupt(path, what);
-        let shape = TableShape::new(lanes, self.lane_leaves)
+        let shape = TableShape::new(lanes, self.lane_leaves, self.tracks_largest == 1)
             .filter(|shape| shape.bytes == self.file_bytes)
             .ok_or_else(|| corrupt("the size that it claims is impossible"))?;
         let settings = self.settings();
@@ -195,13 +203,17 @@ impl TableHeader {
         if settings.stride == 0 {
             return Err(corrupt("its stride is 0"));
         }
+        if self.tracks_largest > 1 {
+            return Err(corrupt("what new rows get is neither 0 nor 1"));
+        }
         Ok((shape, settings))
     }
 
     /// Returns the settings, which may be damaged if the header was not checked.
     pub(crate) fn settings(&self) -> TableSettings {
         let (exponent, eps) = (f64::from_bits(self.exponent), f64::from_bits(self.eps));
-        TableSettings { exponent, eps, stride: self.stride }
+        let tracks_largest = self.tracks_largest == 1;
+        TableSettings { exponent, eps, stride: self.stride, tracks_largest }
     }
 }
 
@@ -317,20 +329,20 @@ mod tests {
     #[test]
     fn sums_of_the_largest_leaves_fit_a_word() {
         for (lanes, leaves) in [(1, 8), (3, 1_000), (64, 1 << 20), (4_096, 1 << 24)] {
-            let shape = TableShape::new(lanes, leaves).unwrap();
+            let shape = TableShape::new(lanes, leaves, false).unwrap();
             let sum = u128::from(shape.most()) * u128::from(leaves) * u128::from(lanes);
             assert!(sum < 1 << 63, "{lanes} lanes of {leaves}");
             assert!(shape.most() >= 1 << 26, "{lanes} lanes of {leaves}");
         }
-        assert_eq!(TableShape::new(4_096, 1 << 30), None);
-        assert_eq!(TableShape::new(4_096, u64::MAX), None);
+        assert_eq!(TableShape::new(4_096, 1 << 30, true), None);
+        assert_eq!(TableShape::new(4_096, u64::MAX, false), None);
     }
 
     #[test]
     fn a_header_that_was_changed_is_refused() {
         let (uuid, path) = ([7; 16], Path::new("table-x.dat"));
-        let shape = TableShape::new(2, 1_000).unwrap();
-        let settings = TableSettings { exponent: 0.6, eps: 1e-6, stride: 40 };
+        let shape = TableShape::new(2, 1_000, true).unwrap();
+        let settings = TableSettings { exponent: 0.6, eps: 1e-6, stride: 40, tracks_largest: true };
         let header = TableHeader::new(&shape, uuid, settings);
         assert_eq!(header.check(path, uuid, 2).unwrap(), (shape, settings));
         assert!(header.check(path, [8; 16], 2).is_err(), "another ring");
@@ -347,6 +359,8 @@ mod tests {
             TableHeader { exponent: f64::NAN.to_bits(), ..header },
             TableHeader { eps: (-1.0_f64).to_bits(), ..header },
             TableHeader { stride: 0, ..header },
+            TableHeader { tracks_largest: 0, ..header },
+            TableHeader { tracks_largest: 2, ..header },
         ] {
             assert!(matches!(sealed(wrong), SegmentError::Corrupt { .. }), "{wrong:?}");
         }

@@ -13,6 +13,9 @@ pub(crate) struct TreeLevel {
     /// First word of the smallest leaves. On level 0 this equals `sums`: a leaf is its own
     /// smallest.
     pub(crate) least: usize,
+    /// First word of the largest leaves. Equals `sums` on level 0, and on all levels of a tree that
+    /// does not track its largest leaf.
+    pub(crate) largest: usize,
     pub(crate) nodes: usize,
 }
 
@@ -27,6 +30,8 @@ pub struct TreeShape {
     pub(crate) journal: usize,
     /// Levels, from the leaves up.
     pub(crate) levels: Vec<TreeLevel>,
+    /// Whether the levels have words with the largest leaves.
+    pub(crate) tracks_largest: bool,
     end: usize,
 }
 
@@ -35,7 +40,22 @@ impl TreeShape {
     /// `count`, that of changes the word `changes`. Everything else is from word `first` on, which
     /// begins a cache line. Returns `None` if there are no leaves, or more than `usize` can count.
     #[must_use]
-    pub fn new((count, changes): (usize, usize), first: usize, leaves: u64) -> Option<Self> {
+    pub fn new(counts: (usize, usize), first: usize, leaves: u64) -> Option<Self> {
+        Self::of(counts, first, leaves, false)
+    }
+
+    /// Returns the shape of a tree that tracks its largest leaf, like [`new`](Self::new).
+    #[must_use]
+    pub fn tracking_largest(counts: (usize, usize), first: usize, leaves: u64) -> Option<Self> {
+        Self::of(counts, first, leaves, true)
+    }
+
+    fn of(
+        (count, changes): (usize, usize),
+        first: usize,
+        leaves: u64,
+        tracks_largest: bool,
+    ) -> Option<Self> {
         let mut nodes = usize::try_from(leaves).ok().filter(|nodes| *nodes > 0)?;
         let mut end = first.checked_add(JOURNAL_ENTRIES)?;
         let mut levels = Vec::new();
@@ -43,13 +63,18 @@ impl TreeShape {
             let room = nodes.checked_next_multiple_of(FAN_OUT)?;
             let sums = end;
             end = end.checked_add(room)?;
-            let least = if levels.is_empty() { sums } else { end };
+            let (mut least, mut largest) = (sums, sums);
             if !levels.is_empty() {
+                least = end;
                 end = end.checked_add(room)?;
+                if tracks_largest {
+                    largest = end;
+                    end = end.checked_add(room)?;
+                }
             }
-            levels.push(TreeLevel { sums, least, nodes });
+            levels.push(TreeLevel { sums, least, largest, nodes });
             if nodes <= FAN_OUT {
-                return Some(Self { count, changes, journal: first, levels, end });
+                return Some(Self { count, changes, journal: first, levels, tracks_largest, end });
             }
             nodes = nodes.div_ceil(FAN_OUT);
         }

@@ -3,7 +3,8 @@
 //!
 //! The tree has fan-out 8, words of 64 bits, and a cache line per node. Level 0 has the leaves.
 //! Every word of a higher level is the sum of eight words of the level below. For each of these
-//! words, the level also has the smallest leaf below it that is not 0.
+//! words, the level also has the smallest leaf below it that is not 0. A tree that tracks its
+//! largest leaf has the largest one too.
 //!
 //! One process at a time changes the tree: the holder of its lock, which the kernel releases when
 //! the process dies. A change ([`commit`]):
@@ -11,7 +12,7 @@
 //! 1. writes the numbers of its leaves into the journal, release fence, then their count;
 //! 2. issues a release fence and stores the leaves;
 //! 3. recomputes the sum of every ancestor of those leaves, level by level, from its eight
-//!    children, and the smallest leaf of every ancestor below which one has changed;
+//!    children, and the smallest and largest leaf of every ancestor below which one has changed;
 //! 4. counts the change (release) and stores the journal's count 0 (release).
 //!
 //! [`commit_with`] stores other words between steps 3 and 4, which readers see with the leaves.
@@ -118,6 +119,12 @@ pub fn least(tree: &impl TreeWords, shape: &TreeShape) -> u64 {
     shape.top().map_or(0, |top| smallest(tree.line(top.least)))
 }
 
+/// Returns the largest leaf, with eight loads, or `None` if the tree does not track it.
+pub fn largest(tree: &impl TreeWords, shape: &TreeShape) -> Option<u64> {
+    let top = shape.top().filter(|_| shape.tracks_largest)?;
+    Some(in_pairs(tree.line(top.largest), u64::max))
+}
+
 /// Nodes whose words a change computes again. Memory that changes reuse.
 #[derive(Debug, Default)]
 pub struct Ancestors {
@@ -125,6 +132,8 @@ pub struct Ancestors {
     nodes: Vec<usize>,
     /// Ancestors on the same level whose smallest leaf has changed.
     of_least: Vec<usize>,
+    /// Ancestors on the same level whose largest leaf has changed.
+    of_largest: Vec<usize>,
 }
 
 impl Ancestors {
@@ -216,15 +225,18 @@ fn prefetch_parents(tree: &impl TreeWords, shape: &TreeShape, leaves: &[usize]) 
                 if level.least != level.sums {
                     tree.prefetch(level.least + node * FAN_OUT);
                 }
+                if level.largest != level.sums {
+                    tree.prefetch(level.largest + node * FAN_OUT);
+                }
             }
         }
     }
 }
 
-/// Ancestors whose smallest leaf is computed again.
+/// Ancestors whose smallest and largest leaf is computed again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recomputed {
-    /// Those below which a smallest leaf has changed: few, since most changes are of other leaves.
+    /// Those below which such a leaf has changed: few, since most changes are of other leaves.
     /// All words above the leaves were right before the change.
     Changed,
     /// All.
@@ -238,30 +250,37 @@ pub fn recompute(
     ancestors: &mut Ancestors,
     recomputed: Recomputed,
 ) {
-    let Ancestors { nodes, of_least } = ancestors;
+    let Ancestors { nodes, of_least, of_largest } = ancestors;
     of_least.clear();
-    let renew_least = |word: usize, children: [u64; FAN_OUT]| {
-        let least = smallest(children);
-        let is_new = tree.load(word) != least;
+    of_largest.clear();
+    let renew = |word: usize, value: u64| {
+        let is_new = tree.load(word) != value;
         if is_new {
-            tree.store(word, least, Relaxed);
+            tree.store(word, value, Relaxed);
         }
         is_new || recomputed == Recomputed::All
     };
+    let most = |children| in_pairs(children, u64::max);
     for (depth, pair) in shape.levels.windows(2).enumerate() {
         let [below, level] = pair else { continue };
         parents(nodes, level.nodes, |node| {
             let children = tree.line(below.sums + node * FAN_OUT);
             tree.store(level.sums + node, sum(children), Relaxed);
-            // A leaf is its own smallest.
-            if depth == 0 && renew_least(level.least + node, children) {
+            // A leaf is its own smallest and largest.
+            if depth == 0 && renew(level.least + node, smallest(children)) {
                 of_least.push(node);
+            }
+            if depth == 0 && shape.tracks_largest && renew(level.largest + node, most(children)) {
+                of_largest.push(node);
             }
             true
         });
         if depth > 0 {
             parents(of_least, level.nodes, |node| {
-                renew_least(level.least + node, tree.line(below.least + node * FAN_OUT))
+                renew(level.least + node, smallest(tree.line(below.least + node * FAN_OUT)))
+            });
+            parents(of_largest, level.nodes, |node| {
+                renew(level.largest + node, most(tree.line(below.largest + node * FAN_OUT)))
             });
         }
     }
@@ -424,7 +443,10 @@ mod tests {
     }
 
     fn shape(leaves: u64) -> TreeShape {
-        TreeShape::new((0, 1), FAN_OUT, leaves).unwrap()
+        // Both kinds, by the number of leaves.
+        let make =
+            if leaves.is_multiple_of(3) { TreeShape::new } else { TreeShape::tracking_largest };
+        make((0, 1), FAN_OUT, leaves).unwrap()
     }
 
     fn leaves(tree: &Tree, shape: &TreeShape) -> Vec<u64> {
@@ -440,12 +462,18 @@ mod tests {
                 prop_assert_eq!(tree.load(level.sums + node), below.iter().sum::<u64>());
                 let least = below.iter().copied().filter(|value| *value > 0).min();
                 prop_assert_eq!(tree.load(level.least + node), least.unwrap_or(0));
+                if shape.tracks_largest {
+                    let largest = below.iter().copied().max();
+                    prop_assert_eq!(tree.load(level.largest + node), largest.unwrap_or(0));
+                }
             }
             width *= FAN_OUT;
         }
         prop_assert_eq!(total(tree, shape), leaves.iter().sum::<u64>());
         let smallest = leaves.iter().copied().filter(|value| *value > 0).min();
         prop_assert_eq!(least(tree, shape), smallest.unwrap_or(0));
+        let most = leaves.iter().copied().max().filter(|_| shape.tracks_largest);
+        prop_assert_eq!(largest(tree, shape), most);
         Ok(())
     }
 

@@ -244,6 +244,12 @@ impl TableView {
         sum_tree::least(&*self.memory, &self.memory.shape.tree)
     }
 
+    /// Returns the largest leaf of the table, or `None` if the table does not track it.
+    #[must_use]
+    pub fn largest_held(&self) -> Option<u64> {
+        sum_tree::largest(&*self.memory, &self.memory.shape.tree)
+    }
+
     /// Returns the largest leaf value given so far.
     #[must_use]
     pub fn largest(&self) -> u64 {
@@ -303,7 +309,7 @@ impl RingStore {
         settings: TableSettings,
         rows: u64,
     ) -> Result<Option<PriorityTable>, SegmentError> {
-        let shape = shape(self.spec().lanes, rows)?;
+        let shape = shape(self.spec().lanes, rows, settings)?;
         let image = |uuid| TableHeader::image(&shape, uuid, settings);
         let new = NewTable { shape: shape.clone(), image: &image };
         let Some(opened) = open_or_make(self, name, &new)? else { return Ok(None) };
@@ -381,7 +387,7 @@ impl UnnamedRing<'_> {
         settings: TableSettings,
         rows: u64,
     ) -> Result<UnnamedTable, SegmentError> {
-        let shape = shape(self.spec().lanes, rows)?;
+        let shape = shape(self.spec().lanes, rows, settings)?;
         let image = |uuid| TableHeader::image(&shape, uuid, settings);
         let memory = make_unnamed(self, name, &NewTable { shape: shape.clone(), image: &image })?;
         Ok(UnnamedTable { view: TableView { memory }, ancestors: Ancestors::default() })
@@ -389,9 +395,10 @@ impl UnnamedRing<'_> {
 }
 
 /// Returns the sizes of a table that covers `rows` rows of each lane.
-fn shape(lanes: u32, rows: u64) -> Result<TableShape, SegmentError> {
+fn shape(lanes: u32, rows: u64, settings: TableSettings) -> Result<TableShape, SegmentError> {
     let shape = rows.checked_next_multiple_of(FAN_OUT as u64);
-    shape.and_then(|leaves| TableShape::new(lanes, leaves)).ok_or_else(|| {
+    let of = |leaves| TableShape::new(lanes, leaves, settings.tracks_largest);
+    shape.and_then(of).ok_or_else(|| {
         let remedy = "prioritise a ring of fewer rows";
         let (value, limit) = (rows, crate::layout::priority_table::MAX_LEAVES);
         SegmentError::Limit { what: "rows of a table's lane", value, limit, remedy }
@@ -414,6 +421,11 @@ fn differing(found: TableSettings, asked: TableSettings) -> String {
         };
         let (found, asked) = (of(found.stride), of(asked.stride));
         return format!("it has a priority {found}, and one {asked} was requested");
+    }
+    if found.tracks_largest != asked.tracks_largest {
+        let of = |held: bool| if held { "held" } else { "ever" };
+        let (found, asked) = (of(found.tracks_largest), of(asked.tracks_largest));
+        return format!("its initial priority is `{found}`, but `{asked}` was requested");
     }
     #[expect(clippy::float_cmp, reason = "settings are kept to the bit")]
     if found.exponent == asked.exponent {
@@ -459,7 +471,8 @@ mod tests {
     use crate::layout::lane_policy::LanePolicy;
     use crate::layout::names::{Base, Exist};
 
-    const SETTINGS: TableSettings = TableSettings { exponent: 0.6, eps: 1e-6, stride: 1 };
+    const SETTINGS: TableSettings =
+        TableSettings { exponent: 0.6, eps: 1e-6, stride: 1, tracks_largest: false };
 
     fn spec() -> RingSpec {
         RingSpec {
@@ -519,6 +532,9 @@ mod tests {
             let other = TableSettings { exponent: 0.7, ..SETTINGS };
             let refused = store.try_table("p", other, 100).unwrap_err().to_string();
             assert!(refused.contains("0.6") && refused.contains("0.7"), "{refused}");
+            let other = TableSettings { tracks_largest: true, ..SETTINGS };
+            let refused = store.try_table("p", other, 100).unwrap_err();
+            assert!(matches!(refused, SegmentError::TableDiffers { .. }), "{refused}");
             assert!(store.try_table("../p", SETTINGS, 100).is_err());
             let refused = store.try_table("q", SETTINGS, 1 << 60).unwrap_err();
             assert!(matches!(refused, SegmentError::Limit { .. }), "{refused}");

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use backcast_core::{
-    Batch, BatchesOptions, Beta, Boundary, ColumnWindow, ColumnWindows, Priorities, PriorityError,
-    PriorityOptions, Ring, RowIndex, SampleError, Sampler, SamplerOptions, SegmentError,
-    TableCounters, WeightNorm,
+    Batch, BatchesOptions, Beta, Boundary, ColumnWindow, ColumnWindows, InitialPriority,
+    Priorities, PriorityError, PriorityOptions, Ring, RowIndex, SampleError, Sampler,
+    SamplerOptions, SegmentError, TableCounters, WeightNorm,
 };
 use proptest::prelude::*;
 
@@ -238,6 +238,28 @@ fn new_rows_enter_at_the_largest_priority_and_the_first_at_one() {
 }
 
 #[test]
+fn the_priority_of_new_rows_falls_with_the_largest_that_the_ring_holds() {
+    // The second ring drops the row of the largest priority before the new row enters.
+    for (capacity, expected) in [(50, [0.5, 0.5]), (12, [1.0, 1.0])] {
+        let ring = ring(capacity);
+        let mut actor = Actor::of(&ring);
+        actor.episode(5, End::Terminated);
+        let options = plain().beta(1.0).normalize(WeightNorm::Table);
+        let mut by_table = sampler(&ring, 1, options.initial(InitialPriority::Held));
+        by_table.update_priorities(&[0, 1, 2, 3, 4], &[64.0, 0.5, 0.5, 0.5, 0.5]).unwrap();
+        by_table.update_priorities(&[0], &[1.0]).unwrap();
+        (0..8).for_each(|_| actor.step(End::Open));
+        by_table.sample(8).unwrap();
+        assert_eq!(weights(&mut by_table, &[6, 7]), expected, "{capacity} rows");
+        let same = ring.priorities(&plain().initial(InitialPriority::Held)).unwrap();
+        assert_eq!(same.counters().updated, 6);
+        let other = ring.priorities(&plain()).unwrap_err();
+        let is_other = matches!(other, PriorityError::Segment(SegmentError::TableDiffers { .. }));
+        assert!(is_other, "{other}");
+    }
+}
+
+#[test]
 fn a_table_counts_rows_that_entered_and_priorities_that_were_set_or_dropped() {
     let ring = ring(4_000);
     let mut actor = Actor::of(&ring);
@@ -342,23 +364,29 @@ struct Compared {
     sampler: Sampler,
     priorities: Priorities,
     model: BTreeMap<i64, u16>,
+    initial: InitialPriority,
     largest: u16,
 }
 
 impl Compared {
-    fn new(ring: &Ring) -> Self {
-        let options = plain().beta(1.0).normalize(WeightNorm::Table);
+    fn new(ring: &Ring, initial: InitialPriority) -> Self {
+        let options = plain().beta(1.0).normalize(WeightNorm::Table).initial(initial);
         let priorities = ring.priorities(&options).unwrap();
         let sampler = sampler(ring, 1, options);
-        Self { ring: ring.clone(), sampler, priorities, model: BTreeMap::new(), largest: 1 }
+        let (ring, model) = (ring.clone(), BTreeMap::new());
+        Self { ring, sampler, priorities, model, initial, largest: 1 }
     }
 
     /// Enters new rows in the model, and removes those that the ring no longer holds.
     fn enter(&mut self) {
         let now = transitions(&self.ring);
         self.model.retain(|index, _| now.contains(index));
+        let initial = match self.initial {
+            InitialPriority::Ever => self.largest,
+            InitialPriority::Held => self.model.values().copied().max().unwrap_or(1),
+        };
         for index in now {
-            self.model.entry(index).or_insert(self.largest);
+            self.model.entry(index).or_insert(initial);
         }
     }
 
@@ -412,10 +440,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(backcast_budget::cases(400)))]
     /// The model is a map of the priorities of all rows that entered, cut to what the ring holds.
     #[test]
-    fn rows_have_the_priorities_of_a_plain_map(acts in prop::collection::vec(act(), 1..60)) {
+    fn rows_have_the_priorities_of_a_plain_map(
+        acts in prop::collection::vec(act(), 1..60),
+        held in any::<bool>(),
+    ) {
+        let initial = if held { InitialPriority::Held } else { InitialPriority::Ever };
         let ring = ring(40);
         let mut actor = Actor::of(&ring);
-        let mut compared = Compared::new(&ring);
+        let mut compared = Compared::new(&ring, initial);
         for act in acts {
             match act {
                 Act::Episode(steps, true) => actor.episode(steps, End::Terminated),

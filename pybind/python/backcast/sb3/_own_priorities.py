@@ -32,9 +32,11 @@ class OwnPriorities:
         self._batch = 0
 
     def enter(self, step: int) -> None:
-        """Give the transitions of a new step the largest power that was ever set, at least 1."""
+        """Give the transitions of a new step the initial power of the options."""
         at = step % len(self._step)
-        self._powers[at] = self._largest
+        self._powers[at] = 0
+        held = self._select.initial == "held"
+        self._powers[at] = (self._powers.max() or 1.0) if held else self._largest
         self._step[at] = step
 
     def draw(self, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

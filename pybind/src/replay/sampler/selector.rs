@@ -1,6 +1,8 @@
 //! The `select` argument: which transitions a sampler draws.
 
-use backcast_core::{Beta, DType, PriorityOptions, Selector, TableOptions, WeightNorm};
+use backcast_core::{
+    Beta, DType, InitialPriority, PriorityOptions, Selector, TableOptions, WeightNorm,
+};
 use numpy::PyArrayDyn;
 use numpy::prelude::*;
 use pyo3::IntoPyObjectExt;
@@ -170,7 +172,10 @@ fn priority_of(fields: &Fields<'_, '_>) -> Result<(PriorityOptions, Option<Py<Py
 fn ranks_of(fields: &Fields<'_, '_>) -> Result<PriorityOptions, Failure> {
     let alpha = fields.get::<f64>("alpha")?.get("alpha", "the exponent, a number from 0 up")?;
     let eps = fields.get::<f64>("eps")?.get("eps", "a number from 0 up")?;
-    Ok(PriorityOptions::alpha(alpha).eps(eps).table(&table_of(fields)?))
+    let initial = fields.get::<String>("initial")?.get("initial", "\"ever\" or \"held\"")?;
+    let initial: InitialPriority =
+        initial.parse().map_err(|error| Failure::of(ErrorClass::Sample, error))?;
+    Ok(PriorityOptions::alpha(alpha).eps(eps).initial(initial).table(&table_of(fields)?))
 }
 
 fn table_of(fields: &Fields<'_, '_>) -> Result<String, Failure> {
@@ -229,6 +234,7 @@ pub(super) fn in_python<'py>(
             fields.set_item("alpha", options.alpha)?;
             fields.set_item("eps", options.eps)?;
             fields.set_item("table", &options.table)?;
+            fields.set_item("initial", options.initial.as_str())?;
             match selector {
                 Selector::MaxPriority(_) => "Largest",
                 Selector::MinPriority(_) => "Smallest",
