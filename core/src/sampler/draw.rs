@@ -80,18 +80,18 @@ impl Sampler {
         self.follow_notices()?;
         self.selection.check_batch(items, &self.ring)?;
         if self.gate.is_limited() {
-            let since = *since.get_or_insert_with(WaitStart::now);
+            let since = since.get_or_insert_with(WaitStart::now);
             self.gate.take_turn(&self.ring, (items, false), since)?;
         }
         let (drawn, attempts) = loop {
-            match self.draw_awaited(&mut draw, since) {
+            match self.draw_awaited(&mut draw, &mut since) {
                 Ok(drawn) => break drawn,
                 Err(error) => {
                     self.gate.give_back(items as u64);
                     if !self.gate.was_emptied(&self.ring, &error) {
                         return Err(error);
                     }
-                    let since = *since.get_or_insert_with(WaitStart::now);
+                    let since = since.get_or_insert_with(WaitStart::now);
                     self.gate.take_turn(&self.ring, (items, true), since)?;
                 }
             }
@@ -120,9 +120,9 @@ impl Sampler {
     fn draw_awaited<T>(
         &mut self,
         draw: &mut impl FnMut(&mut Self) -> Result<T, SampleError>,
-        since: Option<WaitStart>,
+        since: &mut Option<WaitStart>,
     ) -> Result<T, SampleError> {
-        let (mut began, mut redraws) = (since, 0);
+        let mut redraws = 0;
         loop {
             self.selection.eligibility.refresh();
             self.points.reach(Point::Read);
@@ -132,8 +132,8 @@ impl Sampler {
                     if self.selection.awaits_rows() =>
                 {
                     let (ring, selection) = (&self.ring, &self.selection);
-                    let began = *began.get_or_insert_with(WaitStart::now);
-                    self.gate.await_rows(ring, selection, (selector, wanted), began)?;
+                    let since = since.get_or_insert_with(WaitStart::now);
+                    self.gate.await_rows(ring, selection, (selector, wanted), since)?;
                 }
                 Err(error)
                     if redraws < REDRAWS

@@ -86,20 +86,22 @@ impl Gate {
     }
 
     /// Waits until the rate limiter has allowed and counted each item of a batch. The wait began at
-    /// `since`. `anew` says that a draw found the ring empty.
+    /// `since`, which also records its report. `anew` says that a draw found the ring empty.
     #[cold]
     pub(super) fn take_turn(
         &mut self,
         ring: &Ring,
         (batch, anew): (usize, bool),
-        since: WaitStart,
+        since: &mut WaitStart,
     ) -> Result<(), SampleError> {
         let Some(limiter) = &mut self.limiter else { return Ok(()) };
         let unlinked = |wait: Option<&mut Wait<'_>>| ring.refuses_wait(wait);
         let drawable = || ring.len();
-        let wait = Some(Wait::new(self.timeout, &self.interrupt).since(since));
+        let wait = Some(Wait::new(self.timeout, &self.interrupt).since(*since));
         let mut caller = Caller { wait, unlinked: &unlinked, drawable: &drawable };
-        limiter.take(batch as u64, anew, &mut caller).map_err(|stopped| match stopped {
+        let taken = limiter.take(batch as u64, anew, &mut caller);
+        caller.wait.iter().for_each(|wait| wait.keep_report(since));
+        taken.map_err(|stopped| match stopped {
             LimitError::Unlinked => unlinked_error(ring),
             stopped => stopped.into(),
         })
@@ -125,15 +127,16 @@ impl Gate {
         self.limiter.as_mut().is_some_and(|limiter| limiter.notes_dropped(dropped) || is_empty)
     }
 
-    /// Waits until `needed` rows can be claimed. The wait began at `since`. With a rate limiter
-    /// that does not wait for absent writers it ends when no writer has lived for 100 ms.
+    /// Waits until `needed` rows can be claimed. The wait began at `since`, which also records its
+    /// report. With a rate limiter that does not wait for absent writers it ends when no writer has
+    /// lived for 100 ms.
     #[cold]
     pub(super) fn await_rows(
         &self,
         ring: &Ring,
         selection: &Selection,
         (selector, needed): (&'static str, u64),
-        since: WaitStart,
+        since: &mut WaitStart,
     ) -> Result<(), SampleError> {
         let count = || selection.claimable().unwrap_or(u64::MAX);
         // The batch is counted: until its rows are there, the limiter holds no writer back.
@@ -151,8 +154,9 @@ impl Gate {
         let is_alone = || limiter.is_some_and(DrawGate::is_alone);
         let ends =
             |report: Option<WaitReport<'_>>| self.interrupt.is_ended_by(report) || is_alone();
-        let mut wait = Wait::ended_by(self.timeout, &ends).since(since);
+        let mut wait = Wait::ended_by(self.timeout, &ends).since(*since);
         let slept = ring.sleep_until(needed, &count, &mut wait, &report);
+        wait.keep_report(since);
         let Err(stopped) = slept else { return Ok(()) };
         Err(match stopped {
             WaitStopped::Unlinked => unlinked_error(ring),

@@ -117,11 +117,16 @@ impl<'a> Wait<'a> {
         }
     }
 
-    /// Continues a wait that has begun.
+    /// Continues a wait that has begun. [`keep_report`](Self::keep_report) ends the continuation.
     #[must_use]
     pub(crate) fn since(mut self, start: WaitStart) -> Self {
         (self.began, self.is_reported) = (Some(start.began), start.is_reported);
         self
+    }
+
+    /// Records in `start` whether this wait was reported, so that its continuation is not.
+    pub(crate) fn keep_report(&self, start: &mut WaitStart) {
+        start.is_reported |= self.is_reported;
     }
 
     /// Sets the time after which the wait is reported (default: 10 s).

@@ -7,6 +7,7 @@ use std::time::Instant;
 use super::*;
 use crate::error::LimitedCall;
 use crate::limiter::limits::{LimiterCounts, RateLimiter};
+use crate::sampler::batch::BatchBuffers;
 use crate::{
     BatchesOptions, Boundary, DType, PriorityOptions, Ring, RingOptions, SamplerOptions, Schema,
     Selector, StepColumns, TableOptions, Writer, WriterOptions,
@@ -177,6 +178,32 @@ fn writers_go_on_only_while_a_draw_whose_batch_is_counted_awaits_rows() {
     assert_eq!(sampler.sample(6).unwrap().index(), [0, 1, 2, 3, 4, 5]);
     assert_eq!((counts(&ring).inserts, counts(&ring).samples), (6, 6));
     assert!(!try_append(&mut writer.lock().unwrap()), "the draw has its rows");
+}
+
+#[test]
+fn a_draw_that_waits_for_the_limiter_and_then_for_rows_is_reported_once() {
+    let ring = ring(RateLimiter::min_size(5));
+    let writer = Mutex::new(ring.writer(WriterOptions::lanes(1)).unwrap());
+    let seen = Arc::new(Mutex::new((0, 0)));
+    let counted = Arc::clone(&seen);
+    // Each check of a wait appends six rows: the first check lets the limiter pass, a later one
+    // fills the batch.
+    let interrupt = Interrupt::told(move |report| {
+        let mut seen = counted.lock().unwrap();
+        seen.0 += 1;
+        seen.1 += u32::from(matches!(report, Some(WaitReport::Long(_))));
+        let mut writer = writer.lock().unwrap();
+        !(0..6).all(|_| try_append(&mut writer))
+    });
+    let mut sampler = ring.clone().interrupted_by(interrupt).sampler(consumes()).unwrap();
+    let plan = sampler.plan(8).unwrap();
+    let mut batch = sampler.blank(8).unwrap();
+    let long_ago = Instant::now().checked_sub(Duration::from_secs(60)).unwrap();
+    let since = Some(WaitStart::at(long_ago));
+    sampler.sample_into_since(&plan, &mut batch.buffers(), since).unwrap();
+    let (checks, reports) = *seen.lock().unwrap();
+    assert!(checks >= 2, "it waits for the limiter, and then for rows");
+    assert_eq!(reports, 1);
 }
 
 #[test]
