@@ -69,7 +69,22 @@ impl Panel {
     /// Refuses windows with more `days` than [`longest_window`](Self::longest_window). `what` names
     /// the argument.
     pub fn check_window(&self, what: &'static str, days: usize) -> Result<(), WindowError> {
-        let limit = self.longest_window();
+        self.check_limit(what, days, self.longest_window())
+    }
+
+    /// Refuses more `days` than the longest history, the window's own day and the longest future
+    /// have together. `what` names the argument.
+    pub fn check_whole_window(&self, what: &'static str, days: usize) -> Result<(), WindowError> {
+        let limit = self.longest_window().saturating_mul(2).saturating_add(1);
+        self.check_limit(what, days, limit)
+    }
+
+    fn check_limit(
+        &self,
+        what: &'static str,
+        days: usize,
+        limit: usize,
+    ) -> Result<(), WindowError> {
         if days > limit {
             return Err(WindowError::TooLong { what, days, panel_days: self.days(), limit });
         }

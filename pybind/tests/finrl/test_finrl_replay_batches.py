@@ -181,10 +181,10 @@ def test_a_batch_whose_arrays_were_resized_is_not_filled_again(buffer: ff.VecRep
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"history_length": 10**7}, r"\b10000001\b"),
-        ({"history_length": np.int64(10**7)}, r"\b10000001\b"),
-        ({"future_length": np.uint16(50_000)}, r"\b50001\b"),
-        ({"history_length": np.int64(4_000), "future_length": 4_000}, r"\b8001\b"),
+        ({"history_length": 10**7}, r"\b10000000\b"),
+        ({"history_length": np.int64(10**7)}, r"\b10000000\b"),
+        ({"future_length": np.uint16(50_000)}, r"\b50000\b"),
+        ({"history_length": np.int64(4_000), "future_length": 40_000}, r"\b40000\b"),
         ({"out": "read-only"}, "out"),
     ],
 )

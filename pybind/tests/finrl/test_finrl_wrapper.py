@@ -50,7 +50,7 @@ def test_a_history_beyond_the_market_is_masked_and_of_many_times_it_a_slip(tmp_p
         says = rf"\bhistory_length\b.*\b{days}\b.*\b40\b.*\b{most}\b"
         with pytest.raises(bc.errors.EnvError, match=says):
             ff.VecFinRLWrapper(path, 50, history_length=days)
-    # Windows of the environment and of the buffer have the same limit. It counts the day itself.
+    # Windows of the environment and of the buffer have the same limit before their day and after.
     state = wrapper.env.reset(seed=1)
     after = wrapper.env.step(np.zeros((1, 3)))
     buffer = ff.VecReplayBuffer(wrapper.env, 50)
@@ -59,26 +59,31 @@ def test_a_history_beyond_the_market_is_masked_and_of_many_times_it_a_slip(tmp_p
         (lambda h, f: wrapper.env.get_market_window_numpy(["AAA"], 5, h, f), bc.errors.EnvError),
         (lambda h, f: buffer.get_market_data(0, h, f), bc.errors.SampleError),
     ]
-    masks = buffer.sample(1, most - 3, 2)[5]
-    assert masks["AAA"].shape == (1, most - 3)
-    for h, future in [(most - 2, 2), (10**9, 0), (0, 10**9)]:
-        with pytest.raises(bc.errors.SampleError, match=rf"\b{h + 1 + future}\b.*\b{most}\b"):
+    masks = buffer.sample(1, most, most)[5]
+    assert masks["AAA"].shape == (1, most)
+    refused = [(most + 1, 2), (2, most + 1), (10**9, 0), (0, 10**9)]
+    for h, future in refused:
+        says = rf"\b{max(h, future)}\b.*\b40\b.*\b{most}\b"
+        with pytest.raises(bc.errors.SampleError, match=says):
             buffer.sample(1, h, future)
     for window, error in windows:
-        assert window(most - 3, 2)["AAA"]["past_mask"].sum() <= 40
-        for h, future in [(most - 2, 2), (10**9, 0), (0, 10**9)]:
-            with pytest.raises(error, match=rf"\b{h + 1 + future}\b.*\b{most}\b"):
+        found = window(most, most)["AAA"]
+        assert found["past_mask"].sum() <= 40
+        assert found["future_mask"].shape == (most,)
+        for h, future in refused:
+            with pytest.raises(error, match=rf"\b{max(h, future)}\b.*\b40\b.*\b{most}\b"):
                 window(h, future)
-    # The internal calls behind these have the same limit.
+    # The internal calls behind these take whole windows.
+    whole = 2 * most + 1
     rows: list[tuple[Any, type[bc.BackcastError]]] = [
         (wrapper.env._rows, bc.errors.EnvError),
         (buffer._ring.rows, bc.errors.SampleError),
     ]
     for read, error in rows:
-        assert read(["AAA"], 0, most)[0].shape[1] == most
-        says = rf"`count`.*\b{most + 1}\b.*\b40\b.*\b{most}\b"
+        assert read(["AAA"], 0, whole)[0].shape[1] == whole
+        says = rf"`count`.*\b{whole + 1}\b.*\b40\b.*\b{whole}\b"
         with pytest.raises(error, match=says):
-            read(["AAA"], 0, most + 1)
+            read(["AAA"], 0, whole + 1)
 
 
 @pytest.mark.parametrize("mode", MODES)

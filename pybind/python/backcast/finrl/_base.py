@@ -382,7 +382,8 @@ class FinRLEnv(Rebuilt, Generic[Shown]):
         ]
 
     def _window(self, tickers: list[str], day: int, h: int, future: int) -> State:
-        check_window(h + 1 + future, "the window", self._panel, EnvError)
+        check_window(h, "h", self._panel, EnvError)
+        check_window(future, "future", self._panel, EnvError)
         refuse_parts(tickers, EnvError)
         names = list(dict.fromkeys(tickers))
         values, listed = self._rows(names, day - h, h + 1 + future)

@@ -199,7 +199,8 @@ class DrawnTransitions(StoredTransitions):
             raise ArgumentTypeError(f"next_state is {next_state!r}; give True or False")
         before = count_of(h, "h", 0, SampleError)
         after = count_of(future, "future", 0, SampleError)
-        check_window(before + 1 + after, "the window", self.panel, SampleError)
+        check_window(before, "h", self.panel, SampleError)
+        check_window(after, "future", self.panel, SampleError)
         found = self.get(index)
         refuse_parts(found.tickers, SampleError)
         day = found.next_state_day if next_state else found.state_day

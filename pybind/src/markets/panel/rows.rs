@@ -6,10 +6,10 @@ use backcast_market::Panel;
 use crate::array::allocation::Allocator;
 use crate::error::{ErrorClass, Failure};
 
-/// Refuses a window that is many times as long as the panel. Days beyond the panel are masked, but
-/// that many are probably a mistake.
-pub(crate) fn check_window(panel: &Panel, count: usize, class: ErrorClass) -> Result<(), Failure> {
-    panel.check_window("count", count).map_err(|error| Failure::new(class, error.to_string()))
+/// Refuses more days than a whole window may have. Days beyond the panel are masked, but that many
+/// are probably a mistake.
+pub(crate) fn check_count(panel: &Panel, count: usize, class: ErrorClass) -> Result<(), Failure> {
+    panel.check_whole_window("count", count).map_err(|error| Failure::of(class, error))
 }
 
 /// Returns values `[t, count, C]`, a mask `[t, count]` of existing rows, and the number of columns.
@@ -20,7 +20,7 @@ pub(crate) fn rows_of(
     count: usize,
 ) -> Result<(Vec<f64>, Vec<bool>, usize), Failure> {
     let columns = panel.columns().len();
-    check_window(panel, count, ErrorClass::Env)?;
+    check_count(panel, count, ErrorClass::Env)?;
     let too_large = || {
         let tickers = tickers.len();
         Failure::new(

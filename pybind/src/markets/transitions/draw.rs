@@ -12,7 +12,7 @@ use super::single::{rows_of, stored};
 use crate::argument::{Argument, count, wrong_type};
 use crate::array::convert::int64s;
 use crate::error::{ErrorClass, Failure};
-use crate::markets::panel::rows::check_window;
+use crate::markets::panel::rows::check_count;
 use crate::markets::transitions::batch::{FoundBatch, MarketMemory, memory_of, new_batch};
 
 #[pymethods]
@@ -53,7 +53,7 @@ impl TransitionRing {
         };
         let (found, drawn) = py.detach(|| {
             self.ring.with(|ring| {
-                whole_window(ring.panel(), windows)?;
+                check_windows(ring.panel(), windows)?;
                 let mut batch = TransitionBatch::default();
                 let drawn = if let Some(indices) = &indices {
                     batch = ring.get(indices)?;
@@ -119,7 +119,7 @@ impl TransitionRing {
         count: usize,
     ) -> Result<Bound<'py, PyAny>, Failure> {
         let panel = self.panel.get()?;
-        check_window(&panel, count, ErrorClass::Sample)?;
+        check_count(&panel, count, ErrorClass::Sample)?;
         let days = first..first.saturating_add_unsigned(count as u64);
         rows_of(py, &panel, &self.names, &tickers, days)
     }
@@ -180,15 +180,8 @@ impl TransitionRing {
 }
 
 /// Refuses windows that are many times as long as the panel, before anything is drawn.
-fn whole_window(panel: &Panel, windows: TransitionWindows) -> Result<(), Failure> {
-    let days = windows.history.saturating_add(windows.future).saturating_add(1);
-    let (known, limit) = (panel.days(), panel.longest_window());
-    if days <= limit {
-        return Ok(());
-    }
-    let message = format!(
-        "the window is {days} days, of a panel that has {known}; give at most {limit}: what lies \
-         beyond the panel is masked"
-    );
-    Err(Failure::new(ErrorClass::Sample, message))
+fn check_windows(panel: &Panel, windows: TransitionWindows) -> Result<(), TransitionError> {
+    panel.check_window("history_length", windows.history)?;
+    panel.check_window("future_length", windows.future)?;
+    Ok(())
 }
