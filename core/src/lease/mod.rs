@@ -26,7 +26,6 @@ pub struct Lease {
     ring: Ring,
     lane: u32,
     range: Range<u64>,
-    stalls_before: u64,
 }
 
 impl Ring {
@@ -64,9 +63,8 @@ impl Ring {
             return Err(LeaseError::Wraps { lane, from, to, split });
         }
         let book = self.leases()?.ok_or(LeaseError::NoSlot { slots: spec.reader_slots })?;
-        let stalls_before = book.stalls();
         let hold = book.hold(lane, &memory, from)?;
-        let lease = Lease { hold, ring: self.clone(), lane, range, stalls_before };
+        let lease = Lease { hold, ring: self.clone(), lane, range };
         for seq in [from, to - 1] {
             let found = RowHeader::read(lease.hold.memory(), seq).seq;
             if found != seq {
@@ -154,11 +152,12 @@ impl Lease {
         self.hold.book().slot()
     }
 
-    /// Returns how often a writer waited, dropped or failed because of a lease of this handle since
-    /// this one was granted.
+    /// Returns how often a writer waited, dropped or failed because of this lease. The oldest lease
+    /// of a handle on a lane counts for the newer ones, which the writer has not met. Returns 0 in
+    /// a forked child.
     #[must_use]
     pub fn stalls(&self) -> u64 {
-        self.hold.book().stalls().saturating_sub(self.stalls_before)
+        self.hold.stalls()
     }
 
     /// Returns the ring.
@@ -178,3 +177,6 @@ struct StoredColumn {
     stride: usize,
     width: usize,
 }
+
+#[cfg(test)]
+mod tests;

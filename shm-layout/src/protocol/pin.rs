@@ -109,6 +109,12 @@ impl HeldRows {
         self.0.first_key_value().map(|(start, _)| *start)
     }
 
+    /// Returns whether rows from `start` on are held.
+    #[must_use]
+    pub fn holds(&self, start: u64) -> bool {
+        self.0.contains_key(&start)
+    }
+
     /// Freezes a lane's rows from `start` on, in addition to those that are held.
     ///
     /// On an error nothing has changed: the pin is as before, and rows held before stay frozen.

@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use crate::error::SegmentError;
 use crate::layout::lane::Lane;
-use crate::protocol::{HeldRows, PinError, notify};
+use crate::protocol::{HeldRows, PinError, has_relocated, notify};
 use crate::store::ring_store::{ClaimedReader, RingStore};
 
 /// Maximum pinned ranges of one handle at a time.
@@ -30,8 +30,54 @@ pub struct ReaderPins {
 
 #[derive(Debug, Default)]
 struct Held {
-    lanes: BTreeMap<u32, HeldRows>,
+    lanes: BTreeMap<u32, HeldLane>,
     total: usize,
+}
+
+/// Pins of a lane, and the stalls that each of them caused.
+#[derive(Debug, Default)]
+struct HeldLane {
+    rows: HeldRows,
+    /// Stalls by the first row of a pin, up to `since`.
+    caused: BTreeMap<u64, u64>,
+    /// Counts when the oldest pin was last charged with stalls.
+    since: StallCounts,
+}
+
+impl HeldLane {
+    /// Charges the oldest pin with the stalls since the last call: no other pin blocked a writer.
+    fn charge(&mut self, now: StallCounts) {
+        let more = now.more_than(&self.since);
+        self.since = now;
+        if let Some(oldest) = self.rows.oldest() {
+            *self.caused.entry(oldest).or_default() += more;
+        }
+    }
+
+    /// Returns the stalls that pins from `start` on have caused, as of the last charge.
+    fn caused(&self, start: u64) -> u64 {
+        self.caused.get(&start).copied().unwrap_or_default()
+    }
+}
+
+/// Counts of stalls from which those of a handle's pins on one lane are derived.
+#[derive(Clone, Copy, Debug, Default)]
+struct StallCounts {
+    /// Stalls by pins of the handle, on any lane.
+    slot: u64,
+    /// Stalls of the lane's writers, by any handle. `None` if the lane was relocated and is not
+    /// mapped again.
+    lane: Option<u64>,
+}
+
+impl StallCounts {
+    /// Returns the stalls since `earlier` by pins of the handle on the lane. A stall of another
+    /// handle on the lane counts only if this handle stalls another lane meanwhile.
+    fn more_than(&self, earlier: &Self) -> u64 {
+        let of_slot = self.slot.saturating_sub(earlier.slot);
+        let of_lane = self.lane.zip(earlier.lane).map(|(now, then)| now.saturating_sub(then));
+        of_lane.map_or(of_slot, |of_lane| of_slot.min(of_lane))
+    }
 }
 
 /// Error of freezing rows.
@@ -61,12 +107,6 @@ impl ReaderPins {
         self.reader.slot()
     }
 
-    /// Returns how often a writer had to wait, drop or fail because of a pin of this slot.
-    #[must_use]
-    pub fn stalls(&self) -> u64 {
-        self.store.reader(self.slot()).map_or(0, |record| record.stalls)
-    }
-
     /// Freezes a lane's rows from `start` on, in `memory`, until the result is dropped.
     ///
     /// The rows must have been readable there just before. Fails and freezes nothing if they were
@@ -82,8 +122,9 @@ impl ReaderPins {
         if held.total >= MAX_PINNED_RANGES {
             return Err(ReaderPinsError::TooMany { held: held.total, limit: MAX_PINNED_RANGES });
         }
-        let rows = held.lanes.entry(lane).or_default();
-        let granted = rows.hold(&**memory, &self.store.pins(lane), self.slot(), start);
+        let pinned = held.lanes.entry(lane).or_default();
+        pinned.charge(self.stall_counts(lane));
+        let granted = pinned.rows.hold(&**memory, &self.store.pins(lane), self.slot(), start);
         if let Err(refused) = granted {
             drop(held);
             // The pin may have stopped a writer before it was reset.
@@ -91,9 +132,31 @@ impl ReaderPins {
             return Err(refused.into());
         }
         held.total += 1;
-        drop(held);
+        // Counted under the lock: the counter has one writer at a time.
         self.store.count_lease(self.slot());
-        Ok(PinnedRows { memory: Arc::clone(memory), book: Arc::clone(self), lane, start })
+        drop(held);
+        let (memory, book) = (Arc::clone(memory), Arc::clone(self));
+        Ok(PinnedRows { memory, book, lane, start })
+    }
+
+    /// Returns how often pins of this handle on a lane, from `start` on, made a writer wait, drop
+    /// or fail. Returns 0 in a forked child.
+    fn caused(&self, lane: u32, start: u64) -> u64 {
+        if self.pid != std::process::id() {
+            return 0;
+        }
+        let mut held = self.held();
+        let Some(pinned) = held.lanes.get_mut(&lane) else { return 0 };
+        pinned.charge(self.stall_counts(lane));
+        pinned.caused(start)
+    }
+
+    fn stall_counts(&self, lane: u32) -> StallCounts {
+        let mapped = self.store.lane(lane).filter(|lane| !has_relocated(&**lane));
+        StallCounts {
+            slot: self.store.stalls_by(self.slot()),
+            lane: mapped.map(|lane| lane.stalls()),
+        }
     }
 
     fn release(&self, lane: u32, start: u64) {
@@ -102,7 +165,14 @@ impl ReaderPins {
         }
         let mut held = self.held();
         let (pins, slot) = (self.store.pins(lane), self.slot());
-        let moves = held.lanes.get_mut(&lane).is_some_and(|rows| rows.release(&pins, slot, start));
+        let moves = held.lanes.get_mut(&lane).is_some_and(|pinned| {
+            pinned.charge(self.stall_counts(lane));
+            let moves = pinned.rows.release(&pins, slot, start);
+            if !pinned.rows.holds(start) {
+                pinned.caused.remove(&start);
+            }
+            moves
+        });
         held.total -= 1;
         if moves {
             drop(held);
@@ -141,6 +211,13 @@ impl PinnedRows {
     #[must_use]
     pub fn book(&self) -> &ReaderPins {
         &self.book
+    }
+
+    /// Returns how often a writer had to wait, drop or fail because of these rows. A pin that an
+    /// older one of the handle covers on its lane blocks no writer. Returns 0 in a forked child.
+    #[must_use]
+    pub fn stalls(&self) -> u64 {
+        self.book.caused(self.lane, self.start)
     }
 }
 

@@ -280,9 +280,9 @@ impl Lease {
         self.hold.is_closed()
     }
 
-    /// Appends that waited, dropped rows or failed because of this handle's leases.
+    /// Appends that waited, dropped rows or failed because of this lease.
     ///
-    /// Counted since this lease was granted.
+    /// Counts for the oldest lease of a handle on a lane, not for newer ones that it covers.
     #[getter]
     fn stalls(&self) -> Result<u64, Failure> {
         self.hold.with(|lease| Ok(lease.stalls()))

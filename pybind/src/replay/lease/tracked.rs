@@ -45,10 +45,10 @@ impl TrackedLease {
     /// Returns the text of the warning if writers were blocked. Returns `None` if it was returned
     /// before, and in a forked child.
     pub(crate) fn take_warning(&self) -> Option<String> {
-        let stalls = self.lease.stalls();
         // A forked child stays silent, because its parent warns.
+        let stalls = if self.forks == forks() { self.lease.stalls() } else { 0 };
         // ORDERING: relaxed; the flag guards no other data.
-        if stalls == 0 || self.forks != forks() || self.warned.swap(true, Relaxed) {
+        if stalls == 0 || self.warned.swap(true, Relaxed) {
             return None;
         }
         Some(format!(

@@ -117,6 +117,12 @@ impl RingStore {
         }
     }
 
+    /// Returns how often leases of a reader slot made a writer wait, drop or fail.
+    pub(crate) fn stalls_by(&self, slot: u32) -> u64 {
+        self.readers.slot(slot).map_or(0, |words| words.stalls.load(Relaxed))
+    }
+
+    /// Counts a lease at a reader slot. One thread at a time may call it.
     pub(crate) fn count_lease(&self, slot: u32) {
         if let Some(words) = self.readers.slot(slot) {
             add(words.leases, 1);
