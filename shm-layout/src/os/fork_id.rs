@@ -13,8 +13,11 @@ static NO_MARK: AtomicU64 = AtomicU64::new(0);
 /// Address of the marker. The word is 0 in a child until its first call of [`forks`].
 static MARK: AtomicPtr<AtomicU64> = AtomicPtr::new((&raw const NO_MARK).cast_mut());
 
-/// Returns a number that a process does not share with any ancestor that called this before it
-/// forked.
+/// Returns a number that a process shares with no ancestor, and with no other process that lives in
+/// its pid namespace.
+///
+/// Its high half is the process id when the number was first asked for. Its low half counts the
+/// ancestors that asked before, which keeps it apart from theirs in a namespace of its own.
 ///
 /// All threads of a process have the same number. Costs two loads, and a few system calls the first
 /// time.
@@ -32,8 +35,8 @@ pub fn forks() -> u64 {
 /// Assigns this process its number.
 #[cold]
 fn count() -> u64 {
-    /// Last number that was given. A fork copies it, so a child continues from the number of its
-    /// parent.
+    /// Generations that asked for a number. A fork copies it, so a child continues from the count
+    /// of its parent.
     static LAST: AtomicU64 = AtomicU64::new(0);
     let mut mark = MARK.load(Ordering::Acquire);
     if ptr::eq(mark, &raw const NO_MARK)
@@ -46,7 +49,8 @@ fn count() -> u64 {
     } else if ptr::eq(mark, &raw const NO_MARK) {
         watch();
     }
-    let next = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+    let generation = LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1) & u64::from(u32::MAX);
+    let next = u64::from(std::process::id()) << 32 | generation;
     // SAFETY: as in `forks`.
     let mark = unsafe { &*mark };
     mark.compare_exchange(0, next, Ordering::Relaxed, Ordering::Relaxed)
@@ -127,6 +131,36 @@ mod tests {
         assert_eq!((i64::from(waited), forks()), (child, number));
         assert!(libc::WIFEXITED(status), "{status}");
         libc::WEXITSTATUS(status)
+    }
+
+    /// Returns the number that a forked child finds.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn of_a_child() -> u64 {
+        use std::io::{Read, Write};
+        let (mut from, mut to) = std::io::pipe().unwrap();
+        // SAFETY: the child calls nothing that needs a lock of the parent's, and ends.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let sent = to.write_all(&forks().to_ne_bytes());
+            // SAFETY: ends the child without running the exit handlers of its parent.
+            unsafe { libc::_exit(i32::from(sent.is_err())) };
+        }
+        assert!(child > 0, "{}", std::io::Error::last_os_error());
+        drop(to);
+        let mut number = [0; 8];
+        from.read_exact(&mut number).unwrap();
+        // SAFETY: waits for the child that was just made, without a place for its status.
+        assert_eq!(unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) }, child);
+        u64::from_ne_bytes(number)
+    }
+
+    /// Where each test has a process of its own, no number was asked for before the first child.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    #[test]
+    fn children_that_ask_before_their_parent_have_other_numbers() {
+        let children = [of_a_child(), of_a_child()];
+        let number = forks();
+        assert!(!children.contains(&number) && children[0] != children[1]);
     }
 
     #[cfg(all(target_os = "linux", not(miri)))]
