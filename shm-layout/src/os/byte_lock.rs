@@ -153,7 +153,7 @@ impl LockFile {
     }
 
     pub(crate) fn held_elsewhere(&self, byte: u64) -> io::Result<bool> {
-        portable::held_elsewhere(&self.fd, byte)
+        self.files.held_elsewhere(&self.fd, byte, LockMode::Shared)
     }
 
     pub(crate) fn any_held_exclusively(&self, bytes: &Range<u64>) -> io::Result<bool> {
@@ -166,7 +166,7 @@ impl LockFile {
     }
 
     pub(crate) fn held_exclusively(&self, byte: u64) -> io::Result<bool> {
-        portable::held_exclusively(&self.fd, byte)
+        self.files.held_elsewhere(&self.fd, byte, LockMode::Exclusive)
     }
 }
 
@@ -274,15 +274,16 @@ mod portable {
     use std::os::fd::OwnedFd;
     use std::os::unix::fs::OpenOptionsExt;
     use std::path::PathBuf;
-    use std::sync::{Mutex, PoisonError};
+    use std::sync::{Mutex, MutexGuard, PoisonError};
 
     use rustix::fs::{FlockOperation, flock, getpath};
 
     use super::LockMode;
+    use crate::os::lock_probe::LockProbe;
 
     #[derive(Debug, Default)]
     pub(super) struct Files {
-        held: Mutex<HashMap<u64, File>>,
+        held: Mutex<HashMap<u64, (File, LockMode)>>,
     }
 
     impl Files {
@@ -292,36 +293,51 @@ mod portable {
             byte: u64,
             mode: LockMode,
         ) -> io::Result<bool> {
-            let operation = match mode {
-                LockMode::Shared => FlockOperation::NonBlockingLockShared,
-                LockMode::Exclusive => FlockOperation::NonBlockingLockExclusive,
-            };
-            let mut files = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(file) = files.get(&byte) {
-                return attempt(file, operation);
+            let mut files = self.files();
+            if let Some((file, held)) = files.get_mut(&byte) {
+                let taken = attempt(file, mode)?;
+                if taken {
+                    *held = mode;
+                }
+                return Ok(taken);
             }
             let file = open(lock, byte)?;
-            let taken = attempt(&file, operation)?;
+            let taken = attempt(&file, mode)?;
             if taken {
-                files.insert(byte, file);
+                files.insert(byte, (file, mode));
             }
             Ok(taken)
         }
 
         pub(super) fn unlock(&self, byte: u64) {
-            self.held.lock().unwrap_or_else(PoisonError::into_inner).remove(&byte);
+            self.files().remove(&byte);
         }
-    }
 
-    // `flock` cannot be queried, so the next two functions take the lock for a moment.
-    pub(super) fn held_elsewhere(lock: &OwnedFd, byte: u64) -> io::Result<bool> {
-        let file = open(lock, byte)?;
-        Ok(!attempt(&file, FlockOperation::NonBlockingLockExclusive)?)
-    }
+        /// Returns whether another handle holds the byte, in any mode or, if `conflicts` is
+        /// `Exclusive`, exclusively. `flock` cannot be queried, so this may take the lock for a
+        /// moment.
+        pub(super) fn held_elsewhere(
+            &self,
+            lock: &OwnedFd,
+            byte: u64,
+            conflicts: LockMode,
+        ) -> io::Result<bool> {
+            let files = self.files();
+            let own = files.get(&byte);
+            match (LockProbe::of(own.map(|(_, mode)| *mode), conflicts), own) {
+                (LockProbe::Lock(mode), _) => Ok(!attempt(&open(lock, byte)?, mode)?),
+                (LockProbe::Raise, Some((file, mode))) => {
+                    let alone = attempt(file, LockMode::Exclusive)?;
+                    attempt(file, *mode)?;
+                    Ok(!alone)
+                }
+                (LockProbe::Free | LockProbe::Raise, _) => Ok(false),
+            }
+        }
 
-    pub(super) fn held_exclusively(lock: &OwnedFd, byte: u64) -> io::Result<bool> {
-        let file = open(lock, byte)?;
-        Ok(!attempt(&file, FlockOperation::NonBlockingLockShared)?)
+        fn files(&self) -> MutexGuard<'_, HashMap<u64, (File, LockMode)>> {
+            self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        }
     }
 
     fn open(lock: &OwnedFd, byte: u64) -> io::Result<File> {
@@ -338,7 +354,11 @@ mod portable {
             .open(path)
     }
 
-    fn attempt(file: &File, operation: FlockOperation) -> io::Result<bool> {
+    fn attempt(file: &File, mode: LockMode) -> io::Result<bool> {
+        let operation = match mode {
+            LockMode::Shared => FlockOperation::NonBlockingLockShared,
+            LockMode::Exclusive => FlockOperation::NonBlockingLockExclusive,
+        };
         match flock(file, operation) {
             Ok(()) => Ok(true),
             Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),

@@ -17,6 +17,8 @@ pub(crate) mod fork_release;
 pub(crate) mod futex;
 pub(crate) mod huge_pages;
 pub(crate) mod lock_holders;
+#[cfg(any(test, not(target_os = "linux")))]
+mod lock_probe;
 pub(crate) mod mapping;
 pub(crate) mod memfd;
 pub(crate) mod mirror;
