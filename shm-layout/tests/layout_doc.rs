@@ -1,6 +1,6 @@
 //! Comparison of docs/layout.md with the code: every field of every table, its offset and its size.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use backcast_layout::{Field, tables};
 
@@ -49,7 +49,7 @@ fn the_constants_of_the_documentation_are_those_of_the_code() {
     let text = include_str!("../../docs/layout.md");
     let version = format!("Layout version {}.", backcast_layout::LAYOUT_VERSION);
     assert!(text.contains(&version), "docs/layout.md lacks `{version}`");
-    for (name, magic) in [
+    let magics = [
         ("ring.ctl", backcast_layout::MAGIC),
         ("lane-NNNN.dat", backcast_layout::LANE_MAGIC),
         ("ring.rdr", backcast_layout::READERS_MAGIC),
@@ -59,7 +59,10 @@ fn the_constants_of_the_documentation_are_those_of_the_code() {
         ("panel.dat", backcast_layout::SEALED_MAGIC),
         ("params.ctl", backcast_layout::PARAMS_MAGIC),
         ("params.dat", backcast_layout::PARAMS_DATA_MAGIC),
-    ] {
+    ];
+    let different: BTreeSet<[u8; 8]> = magics.iter().map(|(_, magic)| *magic).collect();
+    assert_eq!(different.len(), magics.len(), "two kinds of file begin alike");
+    for (name, magic) in magics {
         let hex: Vec<String> = magic.iter().map(|b| format!("{b:02x}")).collect();
         let row = format!("| `{name}` | `{}` |", hex.join(" "));
         assert!(text.contains(&row), "docs/layout.md lacks {row}");

@@ -12,7 +12,7 @@ use crate::os::mapping::Mapping;
 /// Bytes of the header of `ring.low`.
 pub(crate) const LOW_HEADER_BYTES: usize = 128;
 /// First bytes of `ring.low`.
-pub const LOW_MAGIC: [u8; 8] = *b"\x89BKW\r\n\x1a\n";
+pub const LOW_MAGIC: [u8; 8] = *b"\x89BKM\r\n\x1a\n";
 
 /// Header of `ring.low`, written once by the creator. A mark per lane follows, each a u64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]

@@ -9,7 +9,7 @@ use crate::layout::origin::{Origin, boot_id_hash, header_crc};
 use crate::layout::superblock::{ENDIAN_TAG, LAYOUT_VERSION};
 
 /// First bytes of a table.
-pub const TABLE_MAGIC: [u8; 8] = *b"\x89BKT\r\n\x1a\n";
+pub const TABLE_MAGIC: [u8; 8] = *b"\x89BKS\r\n\x1a\n";
 /// Number of the kind of table that holds priorities in a sum tree.
 pub(crate) const KIND_PRIORITIES: u32 = 1;
 /// Number of the kind of table that holds claims.
