@@ -24,8 +24,8 @@ impl Writer {
     fn extend_all(&mut self, steps: &Step<'_>) -> Result<&[RowIndex], AppendError> {
         let lanes = self.lanes.len();
         let count = steps.terminated.len() / lanes.max(1);
-        self.check_steps(steps, count)?;
         self.indices.clear();
+        self.check_steps(steps, count)?;
         let mut parts = Parts::of(self, steps);
         let mut done = 0;
         let mut outcome = Ok(());
@@ -224,6 +224,10 @@ mod tests {
                     seq += 1;
                 }
                 short.with_steps(false, |step| assert!(writer.append(step).is_err()));
+                assert!(writer.appended().is_empty());
+                one.with_steps(false, |step| assert!(writer.append(step).is_ok()));
+                seq += 1;
+                short.with_steps(false, |steps| assert!(writer.extend(steps).is_err()));
                 assert!(writer.appended().is_empty());
             }
         }

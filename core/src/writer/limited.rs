@@ -35,6 +35,7 @@ impl Writer {
         blocked: WhenBlocked,
     ) -> Result<&[RowIndex], AppendError> {
         if self.room() == 0 {
+            self.indices.clear();
             let wanted = self.wanted(step);
             // Check the step before the wait.
             self.check_steps(step, 1)?;

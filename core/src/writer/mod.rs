@@ -145,9 +145,9 @@ impl Writer {
         self.mode
     }
 
-    /// Returns the indices of the rows of the last `append` or `extend` that succeeded. After
-    /// [`AppendError::After`](crate::AppendError::After), returns those of the steps that were
-    /// appended; after another error, they are unspecified.
+    /// Returns the indices of the rows that the last `append` or `extend` has appended. After
+    /// [`AppendError::After`](crate::AppendError::After) these are the rows of the steps before the
+    /// error. After any other error there are none.
     #[must_use]
     pub fn appended(&self) -> &[RowIndex] {
         &self.indices

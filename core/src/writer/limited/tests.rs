@@ -161,7 +161,9 @@ fn a_writer_that_is_held_back_says_for_what_it_waits() {
     for _ in 0..8 {
         append(&mut writer, &[false], None).unwrap();
     }
+    assert_eq!(writer.appended().len(), 1);
     assert_eq!(append(&mut writer, &[false], None), Err(AppendError::WouldWait));
+    assert!(writer.appended().is_empty());
     writer.set_timeout(Some(Duration::ZERO));
     let refused = with_step(&ring, |step| writer.append(step).map(drop)).unwrap_err();
     let AppendError::Limited(LimitError::TimedOut(wait)) = refused else { panic!("{refused}") };
