@@ -125,6 +125,15 @@ impl Sampler {
         batch: usize,
         options: BatchesOptions,
     ) -> Result<Batches<Batch>, SampleError> {
+        self.try_batches(batch, options).map_err(|(_, error)| error)
+    }
+
+    /// Draws batches ahead like [`batches`](Self::batches), but returns the sampler with an error.
+    pub fn try_batches(
+        self,
+        batch: usize,
+        options: BatchesOptions,
+    ) -> Result<Batches<Batch>, (Box<Self>, SampleError)> {
         Batches::new(self, batch, options)
     }
 
@@ -137,6 +146,17 @@ impl Sampler {
         memory: Vec<M>,
         options: BatchesOptions,
     ) -> Result<Batches<M>, SampleError> {
+        self.try_batches_over(batch, memory, options).map_err(|(_, error)| error)
+    }
+
+    /// Draws batches ahead like [`batches_over`](Self::batches_over), but returns the sampler with
+    /// an error. The memory is dropped then.
+    pub fn try_batches_over<M: BatchBuffers>(
+        self,
+        batch: usize,
+        memory: Vec<M>,
+        options: BatchesOptions,
+    ) -> Result<Batches<M>, (Box<Self>, SampleError)> {
         Batches::over(self, batch, memory, options)
     }
 

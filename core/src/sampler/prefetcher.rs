@@ -103,12 +103,15 @@ pub struct Batches<M: BatchBuffers = Batch> {
     state: State<M>,
 }
 
+/// Sampler that draws no batches ahead, and the reason.
+type Refused = (Box<Sampler>, SampleError);
+
 impl Batches<Batch> {
     pub(crate) fn new(
         sampler: Sampler,
         batch: usize,
         options: BatchesOptions,
-    ) -> Result<Self, SampleError> {
+    ) -> Result<Self, Refused> {
         Self::of(sampler, batch, options, Some(Sampler::blank), Vec::new())
     }
 }
@@ -119,9 +122,9 @@ impl<M: BatchBuffers> Batches<M> {
         batch: usize,
         memory: Vec<M>,
         options: BatchesOptions,
-    ) -> Result<Self, SampleError> {
+    ) -> Result<Self, Refused> {
         let Some(prefetch) = memory.len().checked_sub(1) else {
-            return Err(SampleError::NothingToFill { memory: 0 });
+            return Err((Box::new(sampler), SampleError::NothingToFill { memory: 0 }));
         };
         Self::of(sampler, batch, BatchesOptions { prefetch, ..options }, None, memory)
     }
@@ -132,14 +135,20 @@ impl<M: BatchBuffers> Batches<M> {
         options: BatchesOptions,
         make: Option<Make<M>>,
         memory: Vec<M>,
-    ) -> Result<Self, SampleError> {
+    ) -> Result<Self, Refused> {
         let BatchesOptions { prefetch, limit } = options;
-        if prefetch > MAX_PREFETCH {
-            return Err(SampleError::BadPrefetch { asked: prefetch, limit: MAX_PREFETCH });
-        }
+        let checked = if prefetch > MAX_PREFETCH {
+            Err(SampleError::BadPrefetch { asked: prefetch, limit: MAX_PREFETCH })
+        } else {
+            sampler.plan(batch)
+        };
+        let plan = match checked {
+            Ok(plan) => plan,
+            Err(error) => return Err((Box::new(sampler), error)),
+        };
         let report = Arc::default();
         Ok(Self {
-            plan: sampler.plan(batch)?,
+            plan,
             ring: sampler.ring().clone(),
             counters: Arc::clone(sampler.counts.totals()),
             make,

@@ -144,10 +144,16 @@ def test_fixed_memory_is_filled_again_and_drawn_ahead() -> None:
     varying = buf.sampler(seed=5, form=bc.WholeEpisodes("padded"))
     for one in drawn:
         assert_equal(varying.sample(6), one)
-    for call in (lambda: varying.sample(6, out=out), lambda: varying.batches(6)):
+    calls = [
+        lambda: varying.sample(6, out=out),
+        lambda: varying.batches(6),
+        lambda: varying.batches(6, prefetch=0),
+        lambda: varying.batches(6, reuse=True),
+    ]
+    for call in calls:
         with pytest.raises(SampleError, match=r'WholeEpisodes\(.*"padded".*\bmax_length\b'):
             call()
-    varying.sample(6)  # the refused calls left the sampler usable
+        varying.sample(6)  # the refused call left the sampler usable
 
 
 def test_columns_copies_transforms_and_states() -> None:

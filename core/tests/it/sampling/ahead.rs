@@ -121,6 +121,22 @@ fn all_memory_of_the_callers_but_one_is_drawn_ahead_whatever_the_prefetch() {
 }
 
 #[test]
+fn a_refused_iterator_returns_the_sampler() {
+    let ring = ring(200);
+    Actor::of(&ring).episode(150, End::Truncated);
+    let mut plain = ring.sampler(options()).unwrap();
+    let mut sampler = Box::new(ring.sampler(options()).unwrap());
+    let too_deep = BatchesOptions::prefetch(usize::MAX);
+    for (batch, options) in [(16, too_deep), (0, BatchesOptions::prefetch(2))] {
+        sampler = sampler.try_batches(batch, options).unwrap_err().0;
+        assert_eq!(sampler.sample(16).unwrap().index(), plain.sample(16).unwrap().index());
+    }
+    let none = Vec::<backcast_core::Batch>::new();
+    sampler = sampler.try_batches_over(16, none, BatchesOptions::prefetch(0)).unwrap_err().0;
+    assert_eq!(sampler.sample(16).unwrap().index(), plain.sample(16).unwrap().index());
+}
+
+#[test]
 fn impossible_depths_and_sizes_are_refused_before_a_thread_starts() {
     let ring = ring(200);
     let refuse = |batch, depth| {

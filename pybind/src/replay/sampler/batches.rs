@@ -161,10 +161,13 @@ impl Batches {
         let ahead = py.detach(|| {
             draws.lend(|mut sampler| {
                 sampler.set_timeout(timeout);
-                Ok(match memory {
-                    None => Prefetcher::Fresh(sampler.batches(batch, options)?),
-                    Some(_) => Prefetcher::Cycle(sampler.batches_over(batch, lent, options)?, None),
-                })
+                match memory {
+                    None => sampler.try_batches(batch, options).map(Prefetcher::Fresh),
+                    Some(_) => {
+                        let batches = sampler.try_batches_over(batch, lent, options);
+                        batches.map(|batches| Prefetcher::Cycle(batches, None))
+                    }
+                }
             })
         })?;
         let cycle = cycle.into_iter().map(Bound::unbind).collect();

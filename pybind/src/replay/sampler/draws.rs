@@ -3,7 +3,9 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use backcast_core::{BatchPlan, MAX_BATCH, Ring, Sampler as CoreSampler, SamplerOptions};
+use backcast_core::{
+    BatchPlan, MAX_BATCH, Ring, SampleError, Sampler as CoreSampler, SamplerOptions,
+};
 use numpy::PyArray1;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -255,10 +257,11 @@ impl SharedSampler {
         Ok(blanks.into_iter().map(|blank| to_python(py, blank)).collect::<PyResult<_>>()?)
     }
 
-    /// Lends the sampler to the iterator that `make` returns.
+    /// Lends the sampler to the iterator that `make` returns. Keeps the sampler if `make` returns
+    /// it with an error.
     pub(crate) fn lend(
         &self,
-        make: impl FnOnce(CoreSampler) -> Result<Prefetcher, Failure>,
+        make: impl FnOnce(CoreSampler) -> Result<Prefetcher, (Box<CoreSampler>, SampleError)>,
     ) -> Result<Arc<Handle<Prefetcher>>, Failure> {
         self.place.with(|place| {
             if let SamplerPlace::Prefetcher(_) = place {
@@ -269,9 +272,16 @@ impl SharedSampler {
             else {
                 return Err(self.lent());
             };
+            let prefetcher = match make(*sampler) {
+                Ok(prefetcher) => prefetcher,
+                Err((sampler, error)) => {
+                    *place = SamplerPlace::Here(sampler);
+                    return Err(error.into());
+                }
+            };
             let label = format!("the iterator of {}", self.label());
             let ahead =
-                Arc::new(Handle::new(label, "call `batches` again for another", make(*sampler)?));
+                Arc::new(Handle::new(label, "call `batches` again for another", prefetcher));
             *place = SamplerPlace::Prefetcher(Arc::downgrade(&ahead));
             Ok(ahead)
         })

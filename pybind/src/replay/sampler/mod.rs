@@ -268,8 +268,6 @@ impl Sampler {
                            beta=(first, batches) to the sampler, or call `sample`";
             return Err(Failure::new(ErrorClass::Sample, message));
         }
-        // Refuses what cannot be drawn ahead before the sampler is lent.
-        py.detach(|| self.draws.with(|sampler| Ok(sampler.plan(batch)?)))?;
         let memory = reuse.then_some(prefetch + 1);
         Batches::new(py, &self.draws, batch, options, memory, timeout)
     }
