@@ -66,8 +66,9 @@ pub enum FormError {
     NoneComplete { max_length: Option<u32>, rows: u64 },
     /// Memory was asked for before the lengths of the episodes are known.
     #[error(
-        "batches of whole episodes vary in size, so there is no memory to fill or to draw ahead \
-         into; draw them with `sample` into a new batch, or draw padded ones with a `max_length`"
+        "whole episodes without a fixed length vary in size, and iterators of any prefetch, as \
+         well as `out`, fill memory of one size; draw them with `sample` into a new batch, or draw \
+         padded ones with a `max_length`"
     )]
     VaryingSize,
     /// Rows were named by index.
