@@ -448,9 +448,10 @@ impl Sampler {
     ///     same diversity (Kish 1965: the squared sum of ``(priority + eps) ** alpha`` over the
     ///     sum of squares), and ``histogram``, rows by that power, ``from`` up to twice ``from``.
     ///     ``times_sampled``: for :class:`Consume` and :class:`Epoch`, how often the transitions of
-    ///     the ring were handed out by the table, to all its samplers in all processes. A list of
-    ///     ``{"times": times, "rows": count}`` with exact counts, for ``Epoch`` those of the
-    ///     current pass. None for other selectors, which keep no count of a row.
+    ///     the ring were handed out by the table, to all its samplers in all processes; claims
+    ///     whose batch no caller got count too. A list of ``{"times": times, "rows": count}`` with
+    ///     exact counts, for ``Epoch`` those of the current pass. None for other selectors, which
+    ///     keep no count of a row.
     ///     :func:`backcast.plot.stats` draws all of them.
     ///
     /// Raises
