@@ -255,7 +255,7 @@ impl ReplayBuffer {
                      leave it out"
                 )));
             }
-            return Self::attach_snapshot(py, &name, store, &base);
+            return Self::attach_snapshot(py, &name, store, &base, on_unlinked);
         }
         if store.is_some() {
             return Err(bad_argument(format!(

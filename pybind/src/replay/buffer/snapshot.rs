@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use backcast_core::plumbing::printable;
-use backcast_core::{Base, Exist, Ring};
+use backcast_core::{Base, Exist, OnUnlinked, Ring};
 use backcast_persist::{
     LeftOutTable, LoadError, LoadOptions, SaveOptions, Snapshot, Store, StoreError,
 };
@@ -17,7 +17,7 @@ use super::ReplayBuffer;
 use crate::argument::{Argument, seconds_of};
 use crate::error::{Failure, bad_argument};
 use crate::json;
-use crate::location::{base_at, base_of, dir_of, exist_of};
+use crate::location::{base_at, base_of, dir_of, exist_of, on_unlinked_of};
 use crate::progress::ProgressReporter;
 use crate::replay::params::{FlatParams, named_params};
 use crate::replay::snapshots::{store_of, warn_of_damage, warn_of_left_out};
@@ -45,8 +45,12 @@ impl ReplayBuffer {
         name: &str,
         place: Option<Argument<PathBuf>>,
         base: &Base,
+        on_unlinked: OnUnlinked,
     ) -> Result<Self, Failure> {
-        let there = || Ring::attach_in(base, name).ok().filter(Ring::is_snapshot);
+        let there = || {
+            let ring = Ring::attach_in(base, name).ok().filter(Ring::is_snapshot)?;
+            Some(ring.on_unlinked(on_unlinked))
+        };
         let store = match store_of(place) {
             Ok(store) => store,
             Err(error) => return there().map(Self::of).ok_or(error),
@@ -63,7 +67,7 @@ impl ReplayBuffer {
             }
             opened => {
                 let (ring, snapshot) = reporter.finish(opened)?;
-                Ok(Self::of_saved(ring, &store, snapshot))
+                Ok(Self::of_saved(ring.on_unlinked(on_unlinked), &store, snapshot))
             }
         }
     }
@@ -79,7 +83,8 @@ impl ReplayBuffer {
         let Some(saved) = self.saved.as_ref().filter(|_| snapshot) else { return Ok(None) };
         let open = py.import("backcast._native")?.getattr("_open_snapshot")?;
         let dir = self.path.as_deref().and_then(dir_of);
-        let arguments = (&saved.spec, saved.store.clone(), dir);
+        let on_unlinked = self.ask(py, Ring::unlinked_choice)?;
+        let arguments = (&saved.spec, saved.store.clone(), dir, on_unlinked.as_str());
         Ok(Some((open, arguments).into_pyobject(py)?.into_any()))
     }
 }
@@ -376,7 +381,8 @@ impl ReplayBuffer {
         progress: Option<&Bound<'py, PyAny>>,
     ) -> Result<Self, Failure> {
         let (store, spec) = spec_of(snapshot, store)?;
-        open(py, &store, &spec, base_of(dir)?, ProgressReporter::new(progress)?)
+        let (base, reporter) = (base_of(dir)?, ProgressReporter::new(progress)?);
+        open(py, &store, &spec, base, OnUnlinked::default(), reporter)
     }
 
     /// Whether the buffer is a read-only snapshot.
@@ -462,6 +468,7 @@ fn open(
     store: &Store,
     spec: &str,
     base: Base,
+    on_unlinked: OnUnlinked,
     mut reporter: ProgressReporter,
 ) -> Result<ReplayBuffer, Failure> {
     let opened = py.detach(|| {
@@ -469,17 +476,19 @@ fn open(
         store.attach_snapshot_with_state(spec, options)
     });
     let (ring, snapshot) = reporter.finish(opened)?;
-    Ok(ReplayBuffer::of_saved(ring, store, snapshot))
+    Ok(ReplayBuffer::of_saved(ring.on_unlinked(on_unlinked), store, snapshot))
 }
 
 /// Opens the snapshot of a pickled buffer.
 #[pyfunction]
-#[pyo3(signature = (spec, store, dir=None))]
+#[pyo3(signature = (spec, store, dir=None, on_unlinked="warn".to_owned()))]
 pub(crate) fn _open_snapshot(
     py: Python<'_>,
     spec: &str,
     store: PathBuf,
     dir: Option<PathBuf>,
+    on_unlinked: String,
 ) -> Result<ReplayBuffer, Failure> {
-    open(py, &Store::at(store), spec, base_at(dir), ProgressReporter::new(None)?)
+    let (base, on_unlinked) = (base_at(dir), on_unlinked_of(on_unlinked)?);
+    open(py, &Store::at(store), spec, base, on_unlinked, ProgressReporter::new(None)?)
 }
