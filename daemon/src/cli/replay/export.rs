@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::cli::console::Console;
 use crate::cli::exit_status::{CommandError, Exit, Interrupted};
-use crate::cli::replay::format_arg::{format_of, named};
+use crate::cli::replay::format_arg::{Formats, format_of, named};
 use crate::cli::replay::snapshots::{StoreArg, is_snapshot, note_damages};
 use crate::cli::watch::Watch;
 use crate::objects::find::join;
@@ -52,7 +52,7 @@ pub(crate) struct Args {
 }
 
 /// Formats that are written.
-const WRITTEN: &str = "parquet, csv or minari";
+const WRITTEN: Formats = Formats([Format::Parquet, Format::Csv, Format::Minari]);
 
 /// JSON of an export.
 #[derive(Debug, Serialize)]

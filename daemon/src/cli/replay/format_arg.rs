@@ -1,5 +1,6 @@
 //! `--format` of exports and imports.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use backcast_exchange::Format;
@@ -7,12 +8,23 @@ use thiserror::Error;
 
 use crate::cli::exit_status::{Exit, Fails};
 
+/// Formats that a command writes or reads. Shown as `parquet, csv or minari`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Formats(pub(crate) [Format; 3]);
+
+impl fmt::Display for Formats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [first, second, last] = self.0;
+        write!(f, "{first}, {second} or {last}")
+    }
+}
+
 /// Error of a path whose extension names no format.
 #[derive(Debug, Error)]
 #[error("the extension of {} names no format; give --format {formats}", path.display())]
 pub(crate) struct UnknownFormat {
     path: PathBuf,
-    formats: &'static str,
+    formats: Formats,
 }
 
 impl Fails for UnknownFormat {
@@ -21,18 +33,21 @@ impl Fails for UnknownFormat {
     }
 }
 
-/// Returns a parser of format names. Its error lists `formats`.
+/// Returns a parser of the names of `formats`. Its error lists them.
 pub(crate) fn named(
-    formats: &'static str,
+    formats: Formats,
 ) -> impl Fn(&str) -> Result<Format, String> + Clone + Send + Sync + 'static {
-    move |text| text.parse().map_err(|_| format!("no such format; give {formats}"))
+    move |text| {
+        let format = text.parse().ok().filter(|format| formats.0.contains(format));
+        format.ok_or_else(|| format!("no such format; give {formats}"))
+    }
 }
 
 /// Returns the requested format, or infers it from the path. Errors list `formats`.
 pub(crate) fn format_of(
     asked: Option<Format>,
     path: &Path,
-    formats: &'static str,
+    formats: Formats,
 ) -> Result<Format, UnknownFormat> {
     asked
         .or_else(|| Format::of_path(path))

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::cli::console::Console;
 use crate::cli::exit_status::{CommandError, Exit, Interrupted};
-use crate::cli::replay::format_arg::{format_of, named};
+use crate::cli::replay::format_arg::{Formats, format_of, named};
 use crate::cli::replay::ring_errors::{EXIST_REPLACE, MakingOptions, OTHER_NAME, of_restore};
 use crate::cli::watch::Watch;
 use crate::text::units;
@@ -53,7 +53,7 @@ pub(crate) struct Args {
 }
 
 /// Formats that are read.
-const READ: &str = "parquet, npz or minari";
+const READ: Formats = Formats([Format::Parquet, Format::Npz, Format::Minari]);
 
 /// JSON of an import.
 #[derive(Debug, Serialize)]
