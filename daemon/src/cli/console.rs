@@ -8,7 +8,7 @@ pub(crate) use backcast_core::plumbing::printable;
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
-use crate::cli::exit_status::Exit;
+use crate::cli::exit_status::{Exit, OutputError};
 
 /// Output stream of results or messages.
 pub trait Stream: Write {
@@ -175,9 +175,9 @@ impl<'a> Console<'a> {
     }
 
     /// Flushes both streams. Returns the stream of messages for another writer, such as the demo.
-    pub(crate) fn messages(&mut self) -> io::Result<&mut dyn Write> {
-        self.out.stream.flush()?;
-        self.err.stream.flush()?;
+    pub(crate) fn messages(&mut self) -> Result<&mut dyn Write, OutputError> {
+        self.out.stream.flush().map_err(OutputError)?;
+        self.err.stream.flush().map_err(OutputError)?;
         Ok(self.err.stream)
     }
 

@@ -105,19 +105,13 @@ impl Fails for NoJson {
     }
 }
 
-/// I/O error of a command, such as of writing to stdout or stderr, or of listening to signals.
+/// Error of writing to stdout or stderr.
 #[derive(Debug, Error)]
 #[error("cannot write to stdout or stderr: {0}")]
-struct OutputError(io::Error);
+pub(crate) struct OutputError(pub(crate) io::Error);
 
 impl Fails for OutputError {
     fn exit(&self) -> Exit {
         Exit::FoundProblems
-    }
-}
-
-impl From<io::Error> for CommandError {
-    fn from(error: io::Error) -> Self {
-        OutputError(error).into()
     }
 }

@@ -46,13 +46,15 @@ enum ManError {
     NoDirectory { path: PathBuf },
     #[error("cannot write {}: {source}; pass another directory with --into", path.display())]
     Write { path: PathBuf, source: std::io::Error },
+    #[error("cannot make the page of `{name}`: {source}")]
+    Page { name: String, source: std::io::Error },
 }
 
 impl Fails for ManError {
     fn exit(&self) -> Exit {
         match self {
             Self::NoAccess { .. } | Self::NoDirectory { .. } => Exit::WrongUsage,
-            Self::Write { .. } => Exit::FoundProblems,
+            Self::Write { .. } | Self::Page { .. } => Exit::FoundProblems,
         }
     }
 }
@@ -99,7 +101,7 @@ fn collect(
     command: &clap::Command,
     name: &str,
     pages: &mut Vec<(String, String)>,
-) -> Result<(), CommandError> {
+) -> Result<(), ManError> {
     pages.push((name.to_owned(), page(command, name)?));
     for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
         collect(below, &format!("{name}-{}", below.get_name()), pages)?;
@@ -107,10 +109,11 @@ fn collect(
     Ok(())
 }
 
-fn page(command: &clap::Command, name: &str) -> Result<String, CommandError> {
+fn page(command: &clap::Command, name: &str) -> Result<String, ManError> {
     let mut text = Vec::new();
     // The header shows the page's own name, `backcast-stat`. The synopsis shows the command,
     // `backcast stat`.
-    Man::new(command.clone()).title(name).render(&mut text)?;
+    let rendered = Man::new(command.clone()).title(name).render(&mut text);
+    rendered.map_err(|source| ManError::Page { name: name.to_owned(), source })?;
     Ok(String::from_utf8_lossy(&text).into_owned())
 }

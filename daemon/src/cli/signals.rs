@@ -1,5 +1,6 @@
 //! Turns signals that stop a command into flags.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -7,16 +8,34 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
 use signal_hook::{SigId, flag, low_level};
+use thiserror::Error;
 
-use crate::cli::exit_status::{CommandError, Exit, Interrupted};
+use crate::cli::exit_status::{CommandError, Exit, Fails, Interrupted};
 
 /// Interval at which a wait checks the flag.
 const PIECE: Duration = Duration::from_millis(50);
 
 /// Makes a write beyond the limit on file sizes (`ulimit -f`) an error instead of a fatal signal.
-pub(crate) fn outlive_file_size_limit() -> std::io::Result<()> {
+pub(crate) fn outlive_file_size_limit() -> io::Result<()> {
     // The failed write reports the error.
     flag::register(Signal::XFSZ.as_raw(), Arc::new(AtomicBool::new(false))).map(drop)
+}
+
+/// Error of listening to the signals that stop a command.
+#[derive(Debug, Error)]
+#[error("cannot listen to signals: {0}")]
+pub(crate) struct ListenError(io::Error);
+
+impl Fails for ListenError {
+    fn exit(&self) -> Exit {
+        Exit::FoundProblems
+    }
+}
+
+impl From<ListenError> for io::Error {
+    fn from(error: ListenError) -> Self {
+        error.0
+    }
 }
 
 /// Returns whether this process ignores SIGHUP, as under `nohup`. Returns false if the system does
@@ -35,7 +54,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    pub(crate) fn listen() -> std::io::Result<Self> {
+    pub(crate) fn listen() -> Result<Self, ListenError> {
         let came = Arc::new(AtomicUsize::new(0));
         let mut signals = Self { came, handlers: Vec::new() };
         for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -44,7 +63,8 @@ impl Signals {
             }
             let number = usize::try_from(signal).unwrap_or(0);
             let came = Arc::clone(&signals.came);
-            signals.handlers.push(flag::register_usize(signal, came, number)?);
+            let handler = flag::register_usize(signal, came, number).map_err(ListenError)?;
+            signals.handlers.push(handler);
         }
         Ok(signals)
     }
@@ -93,7 +113,7 @@ pub(crate) struct Resizes {
 }
 
 impl Resizes {
-    pub(crate) fn listen() -> std::io::Result<Self> {
+    pub(crate) fn listen() -> io::Result<Self> {
         let came = Arc::new(AtomicBool::new(false));
         let handler = flag::register(SIGWINCH, Arc::clone(&came))?;
         Ok(Self { came, handler })
@@ -114,6 +134,14 @@ impl Drop for Resizes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_listener_that_fails_says_so_and_not_that_output_is_lost() {
+        let error = CommandError::from(ListenError(io::ErrorKind::OutOfMemory.into()));
+        let text = error.to_string();
+        assert!(text.contains("signals") && !text.contains("stdout"), "{text}");
+        assert_eq!(error.exit(), Exit::FoundProblems);
+    }
 
     #[test]
     fn a_signal_ends_a_wait_and_names_the_status() {

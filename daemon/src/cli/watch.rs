@@ -1,13 +1,12 @@
 //! Shows the progress of long work, and stops the work after a signal.
 
-use std::io;
 use std::ops::ControlFlow;
 
 use backcast_files::Progress;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::cli::exit_status::{CommandError, Exit};
-use crate::cli::signals::Signals;
+use crate::cli::signals::{ListenError, Signals};
 
 /// Shows progress if stderr is a terminal, and listens to signals.
 pub(crate) struct Watch {
@@ -17,7 +16,7 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// Starts a watch over work that is measured in bytes. `verb` names the work, such as `saving`.
-    pub(crate) fn start(verb: &'static str) -> io::Result<Self> {
+    pub(crate) fn start(verb: &'static str) -> Result<Self, ListenError> {
         let signals = Signals::listen()?;
         // Hidden if stderr is not a terminal.
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
@@ -47,7 +46,7 @@ impl Watch {
 #[cfg(feature = "markets")]
 impl Watch {
     /// Starts a watch over work that is counted in steps.
-    pub(crate) fn start_counting(verb: &'static str) -> io::Result<Self> {
+    pub(crate) fn start_counting(verb: &'static str) -> Result<Self, ListenError> {
         let watch = Self::start(verb)?;
         let form = "{msg} {wide_bar} {pos}/{len} {eta} left";
         if let Ok(style) = ProgressStyle::with_template(form) {

@@ -1,5 +1,6 @@
 //! `backcast create`: creates a persistent ring.
 
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -98,6 +99,23 @@ pub(crate) struct Args {
     memfd: bool,
 }
 
+/// Error of `--persist`.
+#[derive(Debug, Error)]
+#[error(
+    "cannot write into {}: {source}; free space there, or leave --persist out",
+    path.display()
+)]
+struct PersistError {
+    path: PathBuf,
+    source: io::Error,
+}
+
+impl Fails for PersistError {
+    fn exit(&self) -> Exit {
+        Exit::FoundProblems
+    }
+}
+
 /// Error of `--lease-timeout`.
 #[derive(Debug, Error)]
 enum LeaseTimeoutError {
@@ -178,7 +196,8 @@ pub(crate) fn run(
     } else {
         let ring = Ring::create(&args.name, &schema, options)?;
         if let (Some(mode), Some(dir)) = (args.persist, ring.path()) {
-            persist::ask(dir, mode)?;
+            persist::ask(dir, mode)
+                .map_err(|source| PersistError { path: dir.to_owned(), source })?;
         }
         ring
     };

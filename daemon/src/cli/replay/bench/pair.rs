@@ -38,6 +38,8 @@ pub(crate) enum PairError {
     NoProgram,
     #[error("cannot start {program} as a second process: {source}; see that it can be executed")]
     Start { program: String, source: std::io::Error },
+    #[error("cannot tell whether the writer's process has ended: {0}; run the bench again")]
+    Unknown(std::io::Error),
     #[error(
         "the writer's process {how}, and said `{said}`; run the bench again, and look for what \
              ends processes here (`backcast doctor`)"
@@ -105,7 +107,7 @@ impl Second {
             match self.lines.recv_timeout(PIECE) {
                 Ok(line) => return Ok(line),
                 Err(RecvTimeoutError::Disconnected) => {
-                    let ended = self.process.wait()?;
+                    let ended = self.process.wait().map_err(PairError::Unknown)?;
                     return Err(self.gone(&how(ended)));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -121,7 +123,7 @@ impl Second {
 
     /// Fails if the process has ended.
     fn look(&mut self) -> Result<(), CommandError> {
-        match self.process.try_wait()? {
+        match self.process.try_wait().map_err(PairError::Unknown)? {
             Some(ended) => Err(self.gone(&how(ended))),
             None => Ok(()),
         }
