@@ -11,7 +11,7 @@ import backcast as bc
 import gymnasium as gym
 import numpy as np
 import pytest
-from backcast.envs import PortfolioEnv, PortfolioVectorEnv
+from backcast.envs import PortfolioEnv, PortfolioVectorEnv, TradingEnv, TradingVectorEnv
 from envs_worlds import row_of, same
 from facts import missing
 from gymnasium.utils.env_checker import check_env
@@ -29,6 +29,21 @@ def test_made_by_hand_it_has_no_spec_and_that_is_all_the_checker_warns_of(
     with pytest.warns(UserWarning, match="not having a spec") as warned:
         check_env(PortfolioEnv(panel))
     assert len(warned) == 1
+
+
+def test_print_shows_the_state_of_an_environment_and_not_its_class_alone(panel: bc.Panel) -> None:
+    made: list[Any] = [
+        PortfolioEnv(panel),
+        PortfolioVectorEnv(panel, 2),
+        TradingEnv(max_ticks=9),
+        TradingVectorEnv(2, max_ticks=9),
+    ]
+    for env in made:
+        assert str(env) == repr(env)
+        assert type(env).__name__ in str(env)
+        before = str(env)
+        env.reset(seed=1)
+        assert str(env) != before
 
 
 @pytest.mark.parametrize("form", ["dict", "flat"])

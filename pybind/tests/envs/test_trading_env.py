@@ -102,7 +102,7 @@ def test_the_mask_says_what_can_have_an_effect() -> None:
     info = env.step(2)[4]
     assert info["masked"] == 1
     assert info["position"] == 100
-    with pytest.raises(bc.errors.EnvError):
+    with pytest.raises(bc.errors.EnvError, match=r'\bactions="discrete"'):
         TradingEnv(actions="quotes", **SHORT).action_masks()
 
 

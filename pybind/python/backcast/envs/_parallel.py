@@ -79,6 +79,10 @@ class ParallelTradingEnv(Rebuilt, ParallelEnv):
         """Show agents, symbols and state."""
         return f"<backcast.envs.{type(self).__name__}: {self._market}>"
 
+    def __str__(self) -> str:
+        """Show the same; Gymnasium's base classes show the class only."""
+        return repr(self)
+
     @property
     def features(self) -> list[TradingFeature]:
         """The entries of an observation, in order: symbol, name, unit, lowest and highest value."""

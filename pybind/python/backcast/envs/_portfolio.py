@@ -67,6 +67,10 @@ class PortfolioFace(Rebuilt):
         """Show sizes, mode, days and state."""
         return f"<backcast.envs.{type(self).__name__}: {self._batch}>"
 
+    def __str__(self) -> str:
+        """Show the same; Gymnasium's base classes show the class only."""
+        return repr(self)
+
     @property
     def tickers(self) -> list[str]:
         """The tickers traded, ``T`` of them, in the order of actions."""

@@ -91,6 +91,10 @@ class TradingFace(Rebuilt):
         """Show sizes, actions, mode and state."""
         return f"<backcast.envs.{type(self).__name__}: {self._batch}>"
 
+    def __str__(self) -> str:
+        """Show the same; Gymnasium's base classes show the class only."""
+        return repr(self)
+
     @property
     def features(self) -> list[TradingFeature]:
         """The entries of an observation, in order: symbol, name, unit, lowest and highest value."""
@@ -107,7 +111,7 @@ class TradingFace(Rebuilt):
         Raises
         ------
         EnvError
-            If actions are continuous.
+            If actions are continuous: ``"target"``, ``"order_size"`` and ``"quotes"``.
         """
         return self._batch.action_masks()
 
