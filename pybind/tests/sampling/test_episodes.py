@@ -144,7 +144,7 @@ def test_fixed_memory_is_filled_again_and_drawn_ahead() -> None:
     varying = buf.sampler(seed=5, form=bc.WholeEpisodes("padded"))
     for one in drawn:
         assert_equal(varying.sample(6), one)
-    calls = [
+    calls: list[Callable[[], object]] = [
         lambda: varying.sample(6, out=out),
         lambda: varying.batches(6),
         lambda: varying.batches(6, prefetch=0),

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pickle
 import shutil
-import signal
-import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,19 +22,7 @@ from backcast.errors import (
     StorageError,
     WriterError,
 )
-from other_threads import others_run
 from saved_ring import append, content, ring
-
-
-@pytest.fixture
-def wide(place: Path) -> Iterator[bc.ReplayBuffer]:
-    """Make a ring with 15 MB of rows, which a snapshot writes in several batches."""
-    columns = {"obs": ("u1", (100_000,))}
-    with bc.ReplayBuffer.create("wide", columns, capacity=200, dir=place) as buf:
-        with buf.writer() as writer:
-            for _ in range(150):
-                writer.append(obs=np.zeros(100_000, "u1"), terminated=False, truncated=False)
-        yield buf
 
 
 @pytest.mark.parametrize("steps", [0, 1, 60, 500], ids=["empty", "one row", "some", "lapped"])
@@ -180,6 +166,29 @@ def test_a_snapshot_that_left_the_store_is_still_joined_by_who_can_see_it(
             bc.ReplayBuffer.attach("walk@a", store=tmp_path, dir=place)
 
 
+@pytest.mark.parametrize("in_store", [True, False])
+def test_a_snapshot_attached_by_label_keeps_what_it_does_once_it_is_removed(
+    place: Path, tmp_path: Path, in_store: bool
+) -> None:
+    with ring(place, 10) as buf:
+        buf.snapshot("a", store=tmp_path)
+        with bc.ReplayBuffer.open_snapshot("walk@a", store=tmp_path, dir=place) as opened:
+            if not in_store:
+                bc.remove_snapshot("walk@a", store=tmp_path)
+            strict = bc.ReplayBuffer.attach(
+                "walk@a", store=tmp_path, dir=place, on_unlinked="error"
+            )
+            handles = [strict, strict.__copy__()]
+            if in_store:
+                handles.append(pickle.loads(pickle.dumps(strict)))
+            assert len(opened.sample(4)["reward"]) == len(strict.sample(4)["reward"]) == 4
+            bc.remove_object("walk@a", force=True, dir=place)
+            for handle in handles:
+                with pytest.raises(NotFoundError, match="walk@a"):
+                    handle.sample(4)
+                handle.close()
+
+
 def test_the_store_is_where_the_environment_says(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,228 +205,6 @@ def test_the_store_is_where_the_environment_says(
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(ArgumentError, match=r"\bBACKCAST_STORE\b"):
         bc.list_snapshots()
-
-
-STATES: dict[str, Any] = {
-    "words": {"none": None, "run": "naïve \0 💡", "yes": True},
-    "numbers": [
-        0,
-        -1,
-        2**63,
-        2**64 - 1,
-        -(2**63),
-        0.1,
-        -0.0,
-        1e-308,
-        5e-324,
-        1.7976931348623157e308,
-    ],
-    "large": [2**64, -(2**63) - 1, 10**40, -(10**5000), 3**20_000],
-    "alike": [
-        {"$int": "0x1"},
-        {"$dict": {"a": 1}},
-        {"$dict": {"$int": 2}},
-        {"$int": 1, "b": 2**70},
-    ],
-    "generator": np.random.default_rng(5).bit_generator.state,
-    "nested": {"a": [{"b": [[], {}]}]},
-    "text": "alone",
-    "nothing": None,
-}
-
-
-@pytest.mark.parametrize("state", STATES.values(), ids=STATES)
-def test_the_state_comes_back_to_the_bit(place: Path, tmp_path: Path, state: object) -> None:
-    with ring(place, 5) as buf:
-        buf.snapshot("a", store=tmp_path, state=state)
-    with bc.ReplayBuffer.load("walk@a", store=tmp_path, dir=place) as again:
-        assert shown(again.saved_state) == shown(state)
-    assert shown(bc.list_snapshots(store=tmp_path)[0]["state"]) == shown(state)
-
-
-def shown(state: object) -> str:
-    """Represent values so that 0.0 and -0.0 differ; integers in hexadecimal, which has no limit."""
-    if isinstance(state, dict):
-        return f"{{{', '.join(f'{key!r}: {shown(item)}' for key, item in sorted(state.items()))}}}"
-    if isinstance(state, list):
-        return f"[{', '.join(map(shown, state))}]"
-    return hex(state) if type(state) is int else repr(state)
-
-
-def test_a_generator_goes_on_from_where_it_was_saved(place: Path, tmp_path: Path) -> None:
-    draw = np.random.default_rng(11)
-    draw.normal(size=100)
-    with ring(place, 5) as buf:
-        buf.snapshot("a", store=tmp_path, state={"draw": draw.bit_generator.state})
-    again = np.random.default_rng()
-    again.bit_generator.state = bc.list_snapshots(store=tmp_path)[0]["state"]["draw"]
-    assert np.array_equal(again.normal(size=100), draw.normal(size=100))
-
-
-def test_floats_of_any_size_come_back_to_the_bit(place: Path, tmp_path: Path) -> None:
-    bits = np.random.default_rng(0).integers(0, 2**64, 5_000, np.uint64)
-    numbers = bits.view(np.float64)
-    state = numbers[np.isfinite(numbers)].tolist()
-    with ring(place, 5) as buf:
-        buf.snapshot("a", store=tmp_path, state=state)
-    assert bc.list_snapshots(store=tmp_path)[0]["state"] == state
-
-
-def test_numbers_of_numpy_are_taken_as_pythons(place: Path, tmp_path: Path) -> None:
-    state = {"a": np.int64(3), "b": np.float32(0.5), "c": np.bool_(True), "d": (np.uint8(1), "x")}
-    with ring(place, 5) as buf:
-        buf.snapshot("a", store=tmp_path, state=state)
-    [saved] = bc.list_snapshots(store=tmp_path)
-    assert saved["state"] == {"a": 3, "b": 0.5, "c": True, "d": [1, "x"]}
-
-
-def circle() -> dict[str, Any]:
-    """Make a dict that contains itself."""
-    made: dict[str, Any] = {}
-    made["again"] = made
-    return made
-
-
-@pytest.mark.parametrize(
-    ("state", "words"),
-    [
-        ({"weights": np.zeros(3)}, r'state\[.*"weights".*\bNone\b'),
-        ({"a": [1, {2: 3}]}, r'state\[.*"a".*\]\[1\].*\b2\b'),
-        ([float("nan")], r"state\[0\].*\bNaN\b.*\bJSON\b"),
-        ([-float("inf")], r"state\[0\].*-inf.*\bJSON\b"),
-        ({1}, r"\bstate\b.*\{1\}.*\bNone\b"),
-        ("\ud800", r"\bstate\b.*'\\ud800'"),
-        (circle(), r'state\[.*"again".*\b64\b'),
-        ("x" * (17 << 20), r"\blimit\b.*\b16777216\b"),
-    ],
-    ids=["array", "key", "nan", "infinite", "set", "surrogate", "circle", "too long"],
-)
-def test_a_state_that_json_lacks_is_refused_and_nothing_is_saved(
-    place: Path, tmp_path: Path, state: object, words: str
-) -> None:
-    with ring(place, 5) as buf, pytest.raises(ArgumentError, match=words):
-        buf.snapshot("a", store=tmp_path / "store", state=state)
-    assert not (tmp_path / "store").exists()
-
-
-def test_progress_is_reported_and_its_exceptions_leave_no_files(
-    wide: bc.ReplayBuffer, place: Path, tmp_path: Path
-) -> None:
-    told: list[tuple[int, int]] = []
-
-    def tell(done: int, total: int) -> None:
-        told.append((done, total))
-
-    def stop(done: int, total: int) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        wide.snapshot("a", store=tmp_path, progress=stop)
-    assert bc.list_snapshots(store=tmp_path) == []
-    assert not [*tmp_path.rglob("*.arrow*")]
-    wide.snapshot("a", store=tmp_path, progress=tell)
-    assert len(told) > 2
-    assert told == sorted(told)
-    assert told[-1][0] >= 150 * 100_000
-    told.clear()
-    calls: list[Callable[[Any], object]] = [
-        lambda progress: bc.ReplayBuffer.load(
-            "wide", "again", store=tmp_path, dir=place, progress=progress
-        ).close(),
-        lambda progress: bc.ReplayBuffer.open_snapshot(
-            "wide", store=tmp_path, dir=place, progress=progress
-        ).close(),
-        lambda progress: bc.verify_snapshot("wide", store=tmp_path, progress=progress),
-        lambda progress: wide.export(tmp_path / "wide.parquet", overwrite=True, progress=progress),
-        lambda progress: bc.ReplayBuffer.from_file(
-            tmp_path / "wide.parquet", "read", dir=place, progress=progress
-        ).close(),
-    ]
-    for call in calls:
-        call(tell)
-        assert len(told) > 2
-        assert told[-1][0] > 0
-        told.clear()
-        with pytest.raises(KeyboardInterrupt):
-            call(stop)
-    assert [one["name"] for one in bc.list_objects(dir=place)] == ["wide"]
-
-
-def test_progress_ends_at_the_total(place: Path, tmp_path: Path) -> None:
-    """The rows of the ring are few and narrow, so its files are much larger than its rows."""
-    told: list[tuple[int, int]] = []
-
-    def tell(done: int, total: int) -> None:
-        told.append((done, total))
-
-    columns = {"obs": "u1", "flag": "bool"}
-    calls: dict[str, Callable[[], object]] = {
-        "save": lambda: buf.snapshot("a", store=tmp_path, progress=tell),
-        "load": lambda: bc.ReplayBuffer.load(
-            "narrow", "again", store=tmp_path, dir=place, progress=tell
-        ).close(),
-        "open": lambda: bc.ReplayBuffer.open_snapshot(
-            "narrow", store=tmp_path, dir=place, progress=tell
-        ).close(),
-        "verify": lambda: bc.verify_snapshot("narrow", store=tmp_path, progress=tell),
-    }
-    with bc.ReplayBuffer.create("narrow", columns, capacity=99, lanes=3, dir=place) as buf:
-        with buf.writer(3, "next_step") as writer:
-            for _ in range(7):
-                ends = [False] * 3
-                writer.append(obs=[1] * 3, flag=ends, terminated=ends, truncated=ends)
-        for name, call in calls.items():
-            call()
-            assert told == sorted(told), name
-            assert told[-1][0] == told[-1][1] > 0, name
-            told.clear()
-
-
-INTERRUPTED = """
-import os, signal, sys, backcast as bc
-name, store, call = sys.argv[1:]
-def progress(done, total):
-    if done == 0 or signal.getsignal(signal.SIGINT) is None: return
-    os.kill(os.getpid(), signal.SIGINT)
-buf = bc.ReplayBuffer.attach(name)
-try:
-    if call == "save": buf.snapshot("b", store=store, progress=progress)
-    else: bc.ReplayBuffer.load("wide@a", "copy", store=store, progress=progress)
-except KeyboardInterrupt:
-    print("interrupted", [one["name"] for one in bc.list_objects()])
-"""
-
-
-@pytest.mark.parametrize("call", ["save", "load"])
-def test_ctrl_c_ends_it_and_leaves_nothing(
-    wide: bc.ReplayBuffer, tmp_path: Path, start: Callable[..., Any], call: str
-) -> None:
-    if call == "load":
-        wide.snapshot("a", store=tmp_path)
-    child = start(INTERRUPTED, "wide", str(tmp_path), call)
-    out, error = child.communicate(timeout=60)
-    assert out.strip() == "interrupted ['wide']", error
-    assert len(bc.list_snapshots(store=tmp_path)) == (call == "load")
-
-
-@pytest.mark.parametrize("call", ["save", "load", "open", "verify"])
-def test_others_run_meanwhile(
-    wide: bc.ReplayBuffer, place: Path, tmp_path: Path, call: str
-) -> None:
-    wide.snapshot("a", store=tmp_path)
-    calls: dict[str, Callable[[], object]] = {
-        "save": lambda: wide.snapshot("a", store=tmp_path / "new", replace=True),
-        "load": lambda: bc.ReplayBuffer.load("wide", "new", store=tmp_path, dir=place),
-        "open": lambda: bc.ReplayBuffer.open_snapshot("wide@a", store=tmp_path, dir=place),
-        "verify": lambda: bc.verify_snapshot("wide@a", store=tmp_path),
-    }
-
-    def run() -> None:
-        got = calls[call]()
-        if isinstance(got, bc.ReplayBuffer):
-            got.close()
-
-    assert others_run(run, 50)
 
 
 @pytest.mark.parametrize("how", ["cut", "flipped", "missing", "emptied"])
@@ -584,24 +371,3 @@ def test_refusals_say_why_and_change_nothing(
         assert type(raised.value) is error
         assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
         assert [one["name"] for one in bc.list_objects(dir=place)] == ["walk"]
-
-
-def test_signals_are_looked_at_by_the_main_thread_alone(
-    wide: bc.ReplayBuffer, tmp_path: Path
-) -> None:
-    """Ctrl-C does not stop a save in another thread, and reaches the main thread."""
-    sent: list[int] = []
-
-    def interrupt(done: int, total: int) -> None:
-        if not sent:
-            sent.append(done)
-            signal.raise_signal(signal.SIGINT)
-
-    thread = threading.Thread(
-        target=wide.snapshot, args=("a",), kwargs={"store": tmp_path, "progress": interrupt}
-    )
-    thread.start()
-    with pytest.raises(KeyboardInterrupt):
-        thread.join(60)
-    thread.join(60)
-    assert bc.list_snapshots(store=tmp_path)[0]["rows"] == 150

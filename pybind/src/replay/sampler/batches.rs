@@ -161,13 +161,11 @@ impl Batches {
         let ahead = py.detach(|| {
             draws.lend(|mut sampler| {
                 sampler.set_timeout(timeout);
-                match memory {
-                    None => sampler.try_batches(batch, options).map(Prefetcher::Fresh),
-                    Some(_) => {
-                        let batches = sampler.try_batches_over(batch, lent, options);
-                        batches.map(|batches| Prefetcher::Cycle(batches, None))
-                    }
+                if memory.is_none() {
+                    return sampler.try_batches(batch, options).map(Prefetcher::Fresh);
                 }
+                let batches = sampler.try_batches_over(batch, lent, options);
+                batches.map(|batches| Prefetcher::Cycle(batches, None))
             })
         })?;
         let cycle = cycle.into_iter().map(Bound::unbind).collect();
