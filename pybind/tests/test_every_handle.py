@@ -454,7 +454,9 @@ def test_ctrl_c_ends_what_waits(
     )
     assert child.stdout is not None
     assert child.stdout.readline() == "ready\n", child.communicate()[1]
-    until(lambda: waits(child, Path(scene.buf.path)), child)
+    assert scene.buf.path is not None
+    path = Path(scene.buf.path)
+    until(lambda: waits(child, path), child)
     child.send_signal(signal.SIGINT)
     out, err = child.communicate()
     assert (out, err, child.returncode) == ("interrupted 39\n", "", 0)

@@ -65,15 +65,13 @@ pub use features::{
 };
 pub use fundamental::{LIVE_NEWS, News, NewsKind};
 pub use ledger::{
-    BORROW_INTERVAL, CASH_PER_TICK, ConservationError, DAY_TICKS, FeeSchedule, Ledger, Limits,
-    OPEN_ORDERS, OrderReject,
+    CASH_PER_TICK, ConservationError, DAY_TICKS, FeeSchedule, Ledger, Limits, OPEN_ORDERS,
+    OrderReject,
 };
 pub use market::{DepthLevel, GroupTotals, Market, MemoryVisitor};
 pub use rng::{RandomStream, StreamRole};
 pub use tape::{HORIZONS, MarketOrder, Tape};
-pub use venue::{
-    IN_FLIGHT, OrderId, Placed, RECORDS, SlotFill, SlotReport, SlotRequest, SlotTotals,
-};
+pub use venue::{IN_FLIGHT, OrderId, Placed, SlotFill, SlotReport, SlotRequest, SlotTotals};
 
 /// Runs the example of the page in `docs/`.
 #[cfg(doctest)]

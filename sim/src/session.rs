@@ -5,7 +5,7 @@
 
 use crate::config::SessionConfig;
 
-/// What the session makes of one tick.
+/// Effects of the session in one tick.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "independent events of one tick")]
 pub(crate) struct SessionTick {

@@ -164,8 +164,8 @@ fn array_of(kind: &str, space: &Value) -> Result<(DType, Vec<u32>), String> {
         }
         "MultiBinary" => match space.get("n") {
             Some(Value::Number(n)) => {
-                let axis = n.as_u64().and_then(|n| u32::try_from(n).ok());
-                Ok((DType::I8, vec![axis.ok_or_else(|| format!("is a {kind} whose n is {n}"))?]))
+                let bits = n.as_u64().and_then(|n| u32::try_from(n).ok());
+                Ok((DType::I8, vec![bits.ok_or_else(|| format!("is a {kind} whose n is {n}"))?]))
             }
             _ => Ok((DType::I8, axes("n")?)),
         },

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use backcast_sim::{
-    AccountConfig, Agent, CASH_PER_TICK, ConfigError, MarketConfig, Preset, facts::WARM_UP_TICKS,
+    AccountConfig, Agent, CASH_PER_TICK, ConfigError, MarketConfig, Preset, SlotConfig,
+    facts::WARM_UP_TICKS,
 };
 
 use super::{
@@ -109,8 +110,14 @@ pub struct TradingEnvConfig {
     pub mark: MarkPrice,
     /// Equity in currency units at or below which an episode is terminated.
     pub bankruptcy_equity: f64,
+    /// Equity that positions and open orders need at least, as a fraction of their value, in
+    /// `[0, 1]`: [`Market::margin_room`](backcast_sim::Market::margin_room). Orders are clipped to
+    /// it, and refused on arrival above it. 0 asks for none; else it is at least
+    /// `maintenance_margin`. The default of 0.5 is that of Regulation T (12 CFR 220.12).
+    pub initial_margin: f64,
     /// Equity as a fraction of the gross value of the positions, in `[0, 1)`. Below it an episode
-    /// is terminated and valued at liquidation. With 0 only a negative equity is below it.
+    /// is terminated and valued at liquidation. With 0 only a negative equity is below it. The
+    /// default of 0.3 is that of FINRA rule 4210(c)(3) for short positions.
     pub maintenance_margin: f64,
     /// Number of warm snapshots, at most 1,024; 0 warms up every episode.
     ///
@@ -138,7 +145,8 @@ impl Default for TradingEnvConfig {
             private_features: true,
             mark: MarkPrice::default(),
             bankruptcy_equity: 0.0,
-            maintenance_margin: 0.0,
+            initial_margin: 0.5,
+            maintenance_margin: 0.3,
             warm_snapshots: 16,
         }
     }
@@ -168,14 +176,21 @@ impl TradingEnvConfig {
             let rule = "a fraction in [0, 1); 0 calls below an equity of 0";
             return refuse("maintenance_margin", self.maintenance_margin, rule);
         }
+        let asked = self.maintenance_margin..=1.0;
+        if self.initial_margin != 0.0 && !asked.contains(&self.initial_margin) {
+            let rule = "0, or a fraction from `maintenance_margin` to 1";
+            return refuse("initial_margin", self.initial_margin, rule);
+        }
         if self.warm_snapshots > MOST_SNAPSHOTS {
             return refuse("warm_snapshots", self.warm_snapshots.into(), "0 to 1024");
         }
         let mut market = self.simulation.market.clone();
+        let initial_margin_ppm = (self.initial_margin * 1e6).round() as i32;
         for (slot, agent) in agents.iter().enumerate() {
+            let asked = SlotConfig { initial_margin_ppm, ..agent.slot() };
             match market.slots.get_mut(slot) {
-                Some(given) => *given = agent.slot(),
-                None => market.slots.push(agent.slot()),
+                Some(given) => *given = asked,
+                None => market.slots.push(asked),
             }
         }
         market.check(self.simulation.agents.len())?;

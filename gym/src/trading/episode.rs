@@ -1,22 +1,20 @@
 //! State and end of an episode.
 
-use backcast_sim::{CASH_PER_TICK, DepthLevel, Market, Side};
+use backcast_sim::{CASH_PER_TICK, Market};
 
 use crate::contract::choice;
-
-/// Price levels of a book that are read to value a position at liquidation.
-const LEVELS: usize = 16;
 
 choice!(
     /// Price at which positions are valued.
     MarkPrice, "mark", {
-        /// The mid-price. The default.
+        /// The proceeds of closing the position now, less the taker fee:
+        /// [`Market::liquidation_value`]. The default: an agent cannot raise its equity by its own
+        /// impact on the price.
         #[default]
-        Mid = "mid",
-        /// The prices at which the book would take the position now, without fees. Shares beyond
-        /// the first 16 levels of the book count at the price of the last level. If the side has no
-        /// orders, all shares count at the mid-price.
         Liquidation = "liquidation",
+        /// The mid-price. A position that is large for the book shows a profit that it cannot
+        /// realise.
+        Mid = "mid",
     }
 );
 
@@ -44,6 +42,8 @@ pub struct EpisodeState {
     pub gross_value: f64,
     /// Fees paid since the start of the episode.
     pub fees: f64,
+    /// Paid for borrowed shares since the start of the episode.
+    pub borrowing: f64,
     /// Value of all fills since the start of the episode.
     pub traded: f64,
     /// Number of fills since the start of the episode.
@@ -60,7 +60,7 @@ impl EpisodeState {
     /// Reads the state of the account of one slot. Leaves `decisions` and `traded` 0 and sets
     /// `peak_equity` to the present equity; the caller replaces them.
     pub(super) fn read(market: &Market, slot: usize, mark: MarkPrice) -> Self {
-        let unit = currency(market);
+        let unit = market.config().cash_unit();
         let totals = market.totals(slot).unwrap_or_default();
         let cash = market.cash(slot).unwrap_or_default();
         let mut equity = market.equity(slot).unwrap_or_default();
@@ -71,7 +71,7 @@ impl EpisodeState {
             let at_mid = i64::from(position) * twice_mid * (CASH_PER_TICK / 2);
             gross += at_mid.abs() as f64;
             if mark == MarkPrice::Liquidation {
-                equity += liquidation_value(market, symbol, position) - at_mid;
+                equity += market.liquidation_value(slot, symbol).unwrap_or(at_mid) - at_mid;
             }
         }
         Self {
@@ -85,32 +85,11 @@ impl EpisodeState {
             position: market.position(slot, 0).unwrap_or_default(),
             gross_value: gross * unit,
             fees: totals.fees as f64 * unit,
+            borrowing: market.borrowing(slot).unwrap_or_default() as f64 * unit,
             traded: 0.0,
             fills: totals.fills,
         }
     }
-}
-
-/// Returns the currency units in one cash unit.
-pub(super) fn currency(market: &Market) -> f64 {
-    market.config().tick_size / CASH_PER_TICK as f64
-}
-
-/// Returns the amount that the book would pay for a position now, in cash units; negative to cover
-/// a short.
-pub(super) fn liquidation_value(market: &Market, symbol: u16, position: i32) -> i64 {
-    let side = if position > 0 { Side::Buy } else { Side::Sell };
-    let mut levels = [DepthLevel::default(); LEVELS];
-    let count = market.depth(symbol, side, &mut levels);
-    let (mut left, mut value) = (i64::from(position).abs(), 0);
-    let mut last = (market.mid(symbol) * 2.0) as i64 * (CASH_PER_TICK / 2);
-    for level in &levels[..count.min(LEVELS)] {
-        let shares = left.min(level.quantity.into());
-        last = i64::from(level.price) * CASH_PER_TICK;
-        value += shares * last;
-        left -= shares;
-    }
-    i64::from(position.signum()) * (value + left * last)
 }
 
 /// Limits at which an episode ends.
@@ -156,6 +135,8 @@ pub struct StepInfo {
     pub position: i32,
     /// Fees paid in the step.
     pub fees: f64,
+    /// Paid for borrowed shares in the step.
+    pub borrowing: f64,
     /// Fills in the step.
     pub fills: u64,
     /// Requests that the market refused in the step, on arrival.

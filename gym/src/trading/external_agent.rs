@@ -93,7 +93,7 @@ impl ExternalAgentConfig {
         if !self.allow_short {
             account.limits.short = 0;
         }
-        SlotConfig { account, latency_ticks: self.latency_ticks }
+        SlotConfig { account, latency_ticks: self.latency_ticks, ..SlotConfig::default() }
     }
 }
 
@@ -108,8 +108,8 @@ pub(super) struct Sent {
 
 /// The agent from outside, which sends the orders of one account.
 ///
-/// The market checks its orders like those of any other agent. Sizes are clipped to the limits and
-/// the cash of the account beforehand, so that few orders are refused on arrival.
+/// The market checks its orders like those of any other agent. Sizes are clipped beforehand to the
+/// limits, cash and initial margin of the account, so that few orders are refused on arrival.
 #[derive(Clone, Copy, Debug)]
 pub struct ExternalAgent {
     config: ExternalAgentConfig,
@@ -121,9 +121,9 @@ pub struct ExternalAgent {
 /// Shares and cash that the account can still use in one symbol, after its pending and open orders.
 #[derive(Clone, Copy, Debug)]
 struct Room {
-    /// Shares that may be bought within the limits.
+    /// Shares that may be bought within the limits and the initial margin.
     buy: i64,
-    /// Shares that may be sold within the limits.
+    /// Shares that may be sold within the limits and the initial margin.
     sell: i64,
     /// Cash that no open or pending purchase needs, in cash units.
     cash: i64,
@@ -153,7 +153,16 @@ impl ExternalAgent {
         &self.config
     }
 
-    /// Sends the orders of one action. `numbers` were checked by [`ActionScheme::check`].
+    /// Prepares a decision: quotes begin by cancelling the open orders of all symbols, which frees
+    /// their cash before the first new order arrives.
+    pub(super) fn prepare(&self, market: &mut Market) {
+        if self.config.actions == ActionScheme::Quotes {
+            self.withdraw(market);
+        }
+    }
+
+    /// Sends the orders of one action in one symbol. `numbers` were checked by
+    /// [`ActionScheme::check`].
     pub(super) fn act(&self, market: &mut Market, symbol: u16, numbers: &[f64]) -> Sent {
         let mut sent = Sent::default();
         let size = i64::from(self.config.order_size);
@@ -179,7 +188,6 @@ impl ExternalAgent {
                 self.trade(market, symbol, whole(numbers[0] * size as f64), &mut sent);
             }
             ActionScheme::Quotes => {
-                self.cancel(market, symbol, &mut sent);
                 let scaled = |number: f64, most: i32| whole((number * f64::from(most)).round());
                 for (side, offset, part) in
                     [(Side::Buy, numbers[0], numbers[2]), (Side::Sell, numbers[1], numbers[3])]
@@ -256,16 +264,7 @@ impl ExternalAgent {
         shares: i64,
         sent: &mut Sent,
     ) {
-        let mut room = self.room(market, symbol);
-        if self.config.actions == ActionScheme::Quotes {
-            // The cancel that was sent before frees the room and the cash of all open orders.
-            let (bid, offered) = market.ledger().open_shares(self.account(), symbol);
-            room.buy += i64::from(bid);
-            room.sell += i64::from(offered);
-            room.cash +=
-                market.ledger().cash(self.account()) - market.ledger().free_cash(self.account());
-            room.can_rest = true;
-        }
+        let room = self.room(market, symbol);
         let price = touch(market, symbol, side) - side.sign() * offset;
         let shares = match side {
             Side::Buy => affordable(market, room, price, shares),
@@ -298,21 +297,31 @@ impl ExternalAgent {
     }
 
     fn room(&self, market: &Market, symbol: u16) -> Room {
+        let ledger = market.ledger();
         let position = i64::from(market.position(self.slot, symbol).unwrap_or_default());
-        let (bid, offered) = market.ledger().open_shares(self.account(), symbol);
         let (buys, sells) = market.pending_shares(self.slot, symbol).unwrap_or_default();
+        let pending = market.in_flight(self.slot).unwrap_or_default();
+        let reserved = market.pending_cash(self.slot).unwrap_or(i64::MAX);
+        // The cancels that quotes begin with free the room and the cash of all open orders.
+        let cleared = self.config.actions == ActionScheme::Quotes;
+        let ((bid, offered), cash, open) = if cleared {
+            ((0, 0), ledger.cash(self.account()), 0)
+        } else {
+            let open = self.open_orders(market, symbol);
+            let shares = ledger.open_shares(self.account(), symbol);
+            (shares, ledger.free_cash(self.account()), open)
+        };
         let limit = i64::from(self.limits.order);
         let long = i64::from(self.limits.long) - position - i64::from(bid) - buys;
         let short = i64::from(self.limits.short) + position - i64::from(offered) - sells;
-        let pending = market.in_flight(self.slot).unwrap_or_default();
-        let reserved = market.pending_cash(self.slot).unwrap_or(i64::MAX);
+        let margin = |side| market.margin_room(self.slot, symbol, side, cleared).unwrap_or(0);
         Room {
-            cash: market.ledger().free_cash(self.account()).saturating_sub(reserved),
-            buy: long.clamp(0, limit),
-            sell: short.clamp(0, limit),
+            cash: cash.saturating_sub(reserved),
+            buy: long.min(margin(Side::Buy)).clamp(0, limit),
+            sell: short.min(margin(Side::Sell)).clamp(0, limit),
             expected: position + buys - sells,
-            can_trade: self.open_orders(market, symbol) < OPEN_ORDERS,
-            can_rest: self.open_orders(market, symbol) + pending < OPEN_ORDERS,
+            can_trade: open < OPEN_ORDERS,
+            can_rest: cleared || open + pending < OPEN_ORDERS,
         }
     }
 
@@ -332,9 +341,11 @@ impl ExternalAgent {
         affordable(market, room, price, wanted)
     }
 
-    /// Cancels all open orders in one symbol, outside of a decision.
-    pub(super) fn withdraw(&self, market: &mut Market, symbol: u16) {
-        self.cancel(market, symbol, &mut Sent::default());
+    /// Cancels all open orders.
+    pub(super) fn withdraw(&self, market: &mut Market) {
+        for symbol in 0..market.symbols() {
+            self.cancel(market, symbol, &mut Sent::default());
+        }
     }
 
     /// Cancels all open orders in one symbol, if there can be any on arrival.

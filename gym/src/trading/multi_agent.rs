@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use backcast_core::AutoresetMode;
-use backcast_sim::{ConservationError, Market};
+use backcast_sim::{ConservationError, Market, SlotFill};
 
 use super::{
     config::{TradingEnvConfig, TradingResetOptions},
     episode::{EpisodeState, StepInfo},
     error::TradingError,
     external_agent::{ExternalAgent, ExternalAgentConfig},
-    footprint::check_num_envs,
+    footprint::{check_num_envs, no_room},
     runner::EpisodeRunner,
     seat::AgentSeat,
     setup::TradingSetup,
@@ -77,8 +77,7 @@ impl MultiAgentTradingEnv {
         check_num_envs(&config, 1)?;
         let setup = Arc::new(TradingSetup::with_agents(config, agents)?);
         let seed = setup.config.seed.unwrap_or_else(rand::random);
-        let no_memory = TradingError::BadAgentCount { agents: count, limit: 0 };
-        let episodes = Episodes::new(count).ok_or(no_memory)?;
+        let episodes = Episodes::new(count).ok_or_else(|| no_room(&setup.config, 1, 0))?;
         Ok(Self { runner: EpisodeRunner::new(&setup, seed)?, episodes, setup })
     }
 
@@ -240,6 +239,12 @@ impl MultiAgentTradingEnv {
     #[must_use]
     pub fn info(&self, agent: usize) -> &StepInfo {
         self.seat(agent).info()
+    }
+
+    /// Returns all fills of the last step in which one agent acted, in sequence.
+    #[must_use]
+    pub fn fills(&self, agent: usize) -> &[SlotFill] {
+        self.seat(agent).fills()
     }
 
     /// Returns the state of one agent's episode after its last step.

@@ -6,11 +6,13 @@
 
 use std::{fmt, sync::Arc};
 
-use backcast_sim::SlotFill;
+use backcast_sim::{MarketConfig, SlotFill};
 
 use super::episode::EpisodeState;
 use crate::contract::choice;
 
+/// Fraction of the equity at the start of an episode at which logarithms of equity end.
+const LEAST_EQUITY: f64 = 1e-4;
 /// Standard deviation of returns below which the Sharpe bonus is 0.
 const SMALLEST_DEVIATION: f64 = 1e-12;
 
@@ -24,8 +26,10 @@ pub struct RewardInput<'a> {
     pub action: &'a [f64],
     /// State after the last tick of the step.
     pub curr: &'a EpisodeState,
-    /// First 64 fills of the agent in this step. `curr.fills - prev.fills` counts all of them.
+    /// All fills of the agent in this step, in sequence.
     pub fills: &'a [SlotFill],
+    /// Settings of the market, which has the currency units of a price tick.
+    pub market: &'a MarketConfig,
     /// Equity at the start of the episode, after the warm-up, in currency units.
     pub initial_equity: f64,
     /// True if the episode ended by bankruptcy or a margin call.
@@ -97,13 +101,15 @@ impl fmt::Debug for RewardFactory {
 choice!(
     /// Unit of a change of equity in a reward.
     RewardScale, "scale", {
-        /// Fraction of the equity at the start of the episode. The default.
+        /// Fraction of the equity at the start of the episode, or currency units if that is not
+        /// positive. The default.
         #[default]
         InitialEquity = "initial_equity",
         /// Currency units.
         Currency = "currency",
-        /// Logarithm of the ratio of equities; 0 if one of them is not positive. Penalties are
-        /// fractions of the equity at the start of the episode.
+        /// Logarithm of the ratio of equities. An equity below 1/10,000 of that at the start of the
+        /// episode counts as that much. So the rewards of an episode add up to -9.21 at ruin, and
+        /// never to less. Penalties are fractions of the equity at the start of the episode.
         LogReturn = "log_return",
     }
 );
@@ -113,9 +119,11 @@ impl RewardScale {
         let (before, after) = (input.prev.equity, input.curr.equity);
         match self {
             Self::Currency => after - before,
-            Self::InitialEquity => (after - before) / input.initial_equity,
-            Self::LogReturn if before > 0.0 && after > 0.0 => (after / before).ln(),
-            Self::LogReturn => 0.0,
+            Self::InitialEquity => (after - before) / base(input),
+            Self::LogReturn => {
+                let least = LEAST_EQUITY * base(input);
+                (after.max(least) / before.max(least)).ln()
+            }
         }
     }
 
@@ -123,9 +131,14 @@ impl RewardScale {
     fn amount(self, amount: f64, input: &RewardInput<'_>) -> f64 {
         match self {
             Self::Currency => amount,
-            Self::InitialEquity | Self::LogReturn => amount / input.initial_equity,
+            Self::InitialEquity | Self::LogReturn => amount / base(input),
         }
     }
+}
+
+/// Returns the equity at the start of the episode, or 1 if it is not positive.
+fn base(input: &RewardInput<'_>) -> f64 {
+    if input.initial_equity > 0.0 { input.initial_equity } else { 1.0 }
 }
 
 /// Reward that is the change of equity in a step.
@@ -249,6 +262,7 @@ mod tests {
             action: &[1.0],
             curr: &curr,
             fills: &[],
+            market: &MarketConfig::default(),
             initial_equity: 1_000.0,
             terminated: false,
             truncated: ends,
@@ -270,7 +284,39 @@ mod tests {
             near(reward(&mut PnlDeltaReward { scale }, prev, curr, false), expected);
         }
         let mut log = PnlDeltaReward { scale: RewardScale::LogReturn };
-        near(reward(&mut log, prev, state(-5.0, 1_000.0, 0), true), 0.0);
+        // Ruin costs the logarithm of 1/10,000 from any way there, and nothing further.
+        let ruin = 1e-4_f64.ln();
+        for (from, to, wanted) in [
+            (1_000.0, -5.0, ruin),
+            (1_000.0, 0.0, ruin),
+            (1.0, -1e9, -(10_f64.ln())),
+            (-5.0, -9.0, 0.0),
+        ] {
+            let found = reward(&mut log, state(from, 1_000.0, 0), state(to, 1_000.0, 0), true);
+            near(found, wanted);
+        }
+        near(reward(&mut log, state(-5.0, 1_000.0, 0), prev, false), -ruin);
+    }
+
+    #[test]
+    fn an_episode_without_equity_at_its_start_has_finite_rewards() {
+        for &scale in RewardScale::ALL {
+            let mut risk = RiskAdjustedReward::new(1.0, 1.0, 1.0).with_scale(scale);
+            for initial_equity in [0.0, -10.0] {
+                let (prev, curr) = (state(initial_equity, 0.0, 0), state(-20.0, 0.0, 1));
+                let found = risk.compute(&RewardInput {
+                    prev: &prev,
+                    action: &[],
+                    curr: &curr,
+                    fills: &[],
+                    market: &MarketConfig::default(),
+                    initial_equity,
+                    terminated: true,
+                    truncated: false,
+                });
+                assert!(found.is_finite() && found < 0.0, "{scale} {initial_equity}: {found}");
+            }
+        }
     }
 
     #[test]

@@ -148,6 +148,10 @@ impl EpisodeRunner {
         &self.seats[0]
     }
 
+    pub(super) fn seat_mut(&mut self) -> &mut AgentSeat {
+        &mut self.seats[0]
+    }
+
     pub(super) fn active(&self) -> &[bool] {
         &self.active
     }

@@ -5,14 +5,14 @@ use backcast_sim::{DAY_TICKS, Market, SlotFill, SlotTotals};
 
 use super::{
     config::TradingEnvConfig,
-    episode::{EpisodeLimits, EpisodeState, StepInfo, currency, liquidation_value},
+    episode::{EpisodeLimits, EpisodeState, MarkPrice, StepInfo},
     external_agent::{ExternalAgent, ExternalAgentConfig},
     reward::{RewardFunction, RewardInput},
 };
 use crate::contract::{EpisodeMetrics, EpisodeSums, StepOutcome};
 
-/// Maximum fills of one step that a reward function sees.
-const FILLS: usize = 64;
+/// Fills of one step for which there is memory from the start.
+pub(super) const FILLS: usize = 64;
 
 /// Trading days of a year, for annualised metrics.
 const DAYS_A_YEAR: f64 = 252.0;
@@ -25,7 +25,7 @@ pub(super) struct AgentSeat {
     reward: Box<dyn RewardFunction>,
     state: EpisodeState,
     initial_equity: f64,
-    /// Fills of the step, at most [`FILLS`].
+    /// All fills of the step.
     fills: Vec<SlotFill>,
     /// Value of the fills of the step, in price ticks times shares.
     traded: i64,
@@ -115,6 +115,7 @@ impl AgentSeat {
         self.masked = 0;
         self.traded = 0;
         self.fills.clear();
+        self.agent.prepare(market);
         let numbers = self.agent.config().actions.numbers();
         for (symbol, numbers) in (0..).zip(self.action.chunks_exact(numbers)) {
             self.masked += self.agent.act(market, symbol, numbers).masked;
@@ -126,9 +127,7 @@ impl AgentSeat {
     pub(super) fn watch(&mut self, market: &Market) {
         for fill in market.fills(self.agent.slot()).unwrap_or_default() {
             self.traded += i64::from(fill.price) * i64::from(fill.quantity);
-            if self.fills.len() < FILLS {
-                self.fills.push(*fill);
-            }
+            self.fills.push(*fill);
         }
     }
 
@@ -145,12 +144,8 @@ impl AgentSeat {
         let prev = self.state;
         let mut state = EpisodeState::read(market, slot, config.mark);
         let margin_call = limits.is_margin_call(&state);
-        if margin_call {
-            let value = |symbol| {
-                let position = market.position(slot, symbol).unwrap_or_default();
-                liquidation_value(market, symbol, position) as f64 * currency(market)
-            };
-            state.equity = state.cash + (0..market.symbols()).map(value).sum::<f64>();
+        if margin_call && config.mark != MarkPrice::Liquidation {
+            state.equity = EpisodeState::read(market, slot, MarkPrice::Liquidation).equity;
         }
         state.decisions = prev.decisions + 1;
         state.peak_equity = prev.peak_equity.max(state.equity);
@@ -161,6 +156,7 @@ impl AgentSeat {
             action: &self.action,
             curr: &state,
             fills: &self.fills,
+            market: market.config(),
             initial_equity: self.initial_equity,
             terminated,
             truncated,
@@ -179,6 +175,7 @@ impl AgentSeat {
             mid_price: state.mid_price,
             position: state.position,
             fees: state.fees - prev.fees,
+            borrowing: state.borrowing - prev.borrowing,
             fills: state.fills - prev.fills,
             refused: totals.refused - self.before.refused,
             masked: self.masked,
@@ -194,9 +191,7 @@ impl AgentSeat {
     /// Cancels all open orders of an agent that was terminated, once.
     pub(super) fn leave(&mut self, market: &mut Market) {
         if std::mem::take(&mut self.leaving) {
-            for symbol in 0..market.symbols() {
-                self.agent.withdraw(market, symbol);
-            }
+            self.agent.withdraw(market);
         }
     }
 
@@ -215,6 +210,16 @@ impl AgentSeat {
 
     pub(super) const fn info(&self) -> &StepInfo {
         &self.info
+    }
+
+    /// Returns all fills of the last step.
+    pub(super) fn fills(&self) -> &[SlotFill] {
+        &self.fills
+    }
+
+    /// Exchanges the fills of the last step for the memory of those that another step had.
+    pub(super) fn swap_fills(&mut self, fills: &mut Vec<SlotFill>) {
+        std::mem::swap(&mut self.fills, fills);
     }
 
     pub(super) fn metrics(&self) -> EpisodeMetrics {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use backcast_core::AutoresetMode;
-use backcast_sim::{ConservationError, Market};
+use backcast_sim::{ConservationError, Market, SlotFill};
 
 use super::{
     actions::TradingAction,
@@ -149,6 +149,12 @@ impl TradingEnv {
     #[must_use]
     pub fn info(&self) -> &StepInfo {
         self.runner.seat().info()
+    }
+
+    /// Returns all fills of the last step, in sequence.
+    #[must_use]
+    pub fn fills(&self) -> &[SlotFill] {
+        self.runner.seat().fills()
     }
 
     /// Returns the state of the episode.

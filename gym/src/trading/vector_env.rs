@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use backcast_core::AutoresetMode;
 use backcast_core::plumbing::ThreadPool;
-use backcast_sim::{ConservationError, Market};
+use backcast_sim::{ConservationError, Market, SlotFill};
 
 use super::{
     config::{TradingEnvConfig, TradingResetOptions},
@@ -12,6 +12,7 @@ use super::{
     error::TradingError,
     footprint::{check_num_envs, no_room},
     runner::{EpisodeRunner, read_ahead},
+    seat::FILLS,
     setup::TradingSetup,
 };
 use crate::contract::{
@@ -45,6 +46,8 @@ pub struct TradingVectorEnv {
     final_obs: Vec<f32>,
     /// Details of the last step of ended episodes, `[N]`; empty before the first use of `SameStep`.
     final_infos: Vec<StepInfo>,
+    /// Fills of the last step of ended episodes, `[N]`; empty before the first use of `SameStep`.
+    final_fills: Vec<Vec<SlotFill>>,
     /// Action masks after the last step of ended episodes, `[N, max(S * choices, 1)]`; empty before
     /// the first use of `SameStep`.
     final_masks: Vec<bool>,
@@ -55,6 +58,7 @@ pub struct TradingVectorEnv {
 struct Final<'a> {
     observation: &'a mut [f32],
     info: &'a mut StepInfo,
+    fills: &'a mut Vec<SlotFill>,
     mask: &'a mut [bool],
 }
 
@@ -100,6 +104,7 @@ impl TradingVectorEnv {
             outcomes,
             final_obs: Vec::new(),
             final_infos: Vec::new(),
+            final_fills: Vec::new(),
             final_masks: Vec::new(),
             threads: ThreadPool::new(threads),
         };
@@ -126,6 +131,7 @@ impl TradingVectorEnv {
             let buffers = zeros(num_envs * width).zip(zeros(num_envs)).zip(zeros(num_envs * mask));
             ((self.final_obs, self.final_infos), self.final_masks) = buffers
                 .ok_or_else(|| no_room(&self.setup.config, num_envs, num_envs as u64 - 1))?;
+            self.final_fills = (0..num_envs).map(|_| Vec::with_capacity(FILLS)).collect();
         }
         self.mode = mode;
         Ok(())
@@ -238,6 +244,7 @@ impl TradingVectorEnv {
             if let Some(last) = finals {
                 runner.observe(0, last.observation)?;
                 *last.info = *runner.seat().info();
+                runner.seat_mut().swap_fills(last.fills);
                 runner.mask(0, last.mask);
             }
             runner.begin(&TradingResetOptions::default())?;
@@ -273,15 +280,25 @@ impl TradingVectorEnv {
             + Sync,
     {
         let (width, mask) = (self.observation_size(), self.mask_len().max(1));
-        let Self { runners, outcomes, final_obs, final_infos, final_masks, threads, .. } = self;
+        let Self {
+            runners,
+            outcomes,
+            final_obs,
+            final_infos,
+            final_fills,
+            final_masks,
+            threads,
+            ..
+        } = self;
         let envs = runners.len();
         let chunk = match threads.threads() {
             1 => envs,
             many => (envs / (8 * many)).clamp(CHUNK.0, CHUNK.1),
         };
+        let details = final_infos.chunks_mut(chunk).zip(final_fills.chunks_mut(chunk));
         let mut finals = final_obs
             .chunks_mut(chunk * width)
-            .zip(final_infos.chunks_mut(chunk).zip(final_masks.chunks_mut(chunk * mask)));
+            .zip(details.zip(final_masks.chunks_mut(chunk * mask)));
         let mut rows = observations.map(|rows| rows.chunks_mut(chunk * width));
         let chunks = runners.chunks_mut(chunk).zip(outcomes.chunks_mut(chunk)).enumerate().map(
             |(at, (runners, outcomes))| {
@@ -304,9 +321,10 @@ impl TradingVectorEnv {
                     let runner = &mut runners[at];
                     let observation =
                         rows.as_mut().map(|rows| &mut rows[at * width..(at + 1) * width]);
-                    let finals = finals.as_mut().map(|(observations, (infos, masks))| Final {
+                    let finals = finals.as_mut().map(|(observations, (details, masks))| Final {
                         observation: &mut observations[at * width..(at + 1) * width],
-                        info: &mut infos[at],
+                        info: &mut details.0[at],
+                        fills: &mut details.1[at],
                         mask: &mut masks[at * mask..(at + 1) * mask],
                     });
                     if let Err(error) = work(first + at, runner, outcome, observation, finals) {
@@ -440,6 +458,17 @@ impl TradingVectorEnv {
         &self.final_infos
     }
 
+    /// Returns all fills of the last step of an episode that the last step ended, with `SameStep`;
+    /// valid where [`ended`](Self::ended) is true.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such sub-environment, or the mode never was `SameStep`.
+    #[must_use]
+    pub fn final_fills(&self, env: usize) -> &[SlotFill] {
+        &self.final_fills[env]
+    }
+
     /// Returns the mask of [`action_mask_into`](Self::action_mask_into) after the last step of an
     /// episode that the last step ended, `[S, choices]`, with `SameStep`; valid where
     /// [`ended`](Self::ended) is true, empty for a continuous scheme.
@@ -461,6 +490,16 @@ impl TradingVectorEnv {
     #[must_use]
     pub fn info(&self, env: usize) -> &StepInfo {
         self.runners[env].seat().info()
+    }
+
+    /// Returns all fills of the last step of one sub-environment, in sequence.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such sub-environment, as with any slice.
+    #[must_use]
+    pub fn fills(&self, env: usize) -> &[SlotFill] {
+        self.runners[env].seat().fills()
     }
 
     /// Returns the state of the episode of one sub-environment.

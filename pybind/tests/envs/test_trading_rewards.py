@@ -32,7 +32,7 @@ class Counting:
         assert step.curr.decisions == step.prev.decisions + 1 == self.steps
         assert step.curr.tick == step.prev.tick + 1
         assert len(step.fills) == step.curr.fills - step.prev.fills
-        assert sum(fill[2] for fill in step.fills) == step.curr.position - step.prev.position
+        assert sum(fill.shares for fill in step.fills) == step.curr.position - step.prev.position
         assert step.action.dtype == np.float64
         assert step.terminated is False
         assert step.truncated is (self.steps == 12)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,6 @@ from market_model.book import BUY, SELL, Order
 
 CASH_PER_TICK = 100
 DAY_TICKS = 23_400
-BORROW_TICKS = 60
 PPM = 1_000_000
 PLACES = 8
 
@@ -26,11 +25,14 @@ class Account:
     # Shares in open orders, by side.
     shares: dict[int, int] = field(default_factory=lambda: {BUY: 0, SELL: 0})
     cost: int = 0
+    # Initial margin asked, and borrowing costs in parts of a cash unit, before they are rounded up.
+    margin_ppm: int = 0
+    accrued: int = 0
     # Tick, side, price and shares of the last fill.
     last: tuple[int, int, int, int] | None = None
     totals: dict[str, int] = field(
         default_factory=lambda: dict.fromkeys(
-            ("realised", "fees", "bought", "sold", "fills", "refused"), 0
+            ("realised", "fees", "borrowing", "bought", "sold", "fills", "refused"), 0
         )
     )
 
@@ -59,6 +61,25 @@ def fee_of(notional: int, ppm: int) -> int:
     return size if ppm >= 0 else -size
 
 
+def closing(position: int, levels: Iterable[tuple[int, int]], twice_mid: int, ppm: int) -> int:
+    """Return what closing a position brings, the taker fee paid on each price.
+
+    `levels` are prices and shares that would take it, from the touch outwards. Shares beyond the
+    last of them count at its price, or at the mid-price if there is none.
+    """
+    side = BUY if position > 0 else SELL
+    left, last = abs(position), twice_mid
+    parts = []
+    for price, shares in levels:
+        last = 2 * price
+        parts.append((min(left, shares), last))
+        left -= parts[-1][0]
+        if not left:
+            break
+    values = [shares * twice * CASH_PER_TICK // 2 for shares, twice in [*parts, (left, last)]]
+    return sum(side * value - fee_of(value, ppm) for value in values)
+
+
 def round_up(value: int, divisor: int) -> int:
     """Return a quotient, rounded up."""
     return -(-value // divisor)
@@ -71,6 +92,8 @@ class Ledger:
         self.fees, self.lendable, self.now = config["fees"], config["lendable_shares"], 0
         self.largest_ppm = max(0, self.fees["maker_ppm"], self.fees["taker_ppm"])
         self.accounts = [Account(a["cash"], a["shares"], a["limits"]) for a in accounts]
+        self.accounts[0].margin_ppm = config["slots"][0]["initial_margin_ppm"]
+        self.mid = float(config["initial_price"])
         for account in self.accounts:
             account.cost = abs(account.position) * config["initial_price"] * CASH_PER_TICK
         # The lender cannot run out if its shares cover the short limits of all accounts.
@@ -91,14 +114,30 @@ class Ledger:
                 return True
             notional = worst() * order.left * CASH_PER_TICK
             needed = notional + fee_of(notional, self.largest_ppm)
-            return needed > account.cash - self.reserved(account)
+            if needed > account.cash - self.reserved(account):
+                return True
+            return self.beyond_margin(account, order)
         if account.shares[SELL] + order.left - account.position > account.limits["short"]:
+            return True
+        if self.beyond_margin(account, order):
             return True
         more = account.borrowed(order.left) - account.borrowed()
         if not more or not self.scarce:
             return False
         left: int = self.lendable - sum(each.borrowed() for each in self.accounts)
         return more > max(0, left)
+
+    def beyond_margin(self, account: Account, order: Order) -> bool:
+        """Tell whether the equity does not cover the position that an order could lead to."""
+        if not account.margin_ppm:
+            return False
+        share = int(2 * self.mid) * CASH_PER_TICK // 2
+        equity = max(0, account.cash + account.position * share)
+        covered = equity * PPM // account.margin_ppm // share
+        if order.side == SELL:
+            return account.shares[SELL] + order.left - account.position > covered
+        could_be_short = account.shares[SELL] > account.position
+        return could_be_short and account.position + account.shares[BUY] + order.left > covered
 
     def fill(self, number: int, side: int, price: int, quantity: int, ppm: int) -> None:
         """Book one fill: cash, fee, shares, and the profit against the mean cost."""
@@ -118,9 +157,11 @@ class Ledger:
         account.position += side * quantity
         account.last = (self.now, side, price, quantity)
 
-    def charge_borrowing(self, mid: float) -> None:
-        """Charge every short position for the last 60 ticks, each rounded up to a cash unit."""
+    def charge_borrowing(self) -> None:
+        """Charge every short position for one tick: the sum accrued is rounded up."""
         for account in self.accounts:
-            value = max(0, -account.position) * int(mid) * CASH_PER_TICK
-            cost = value * self.fees["borrow_ppm_per_day"] * BORROW_TICKS
-            account.cash -= round_up(cost, PPM * DAY_TICKS)
+            value = max(0, -account.position) * int(2 * self.mid) * CASH_PER_TICK // 2
+            account.accrued += value * self.fees["borrow_ppm_per_day"]
+            cost = round_up(account.accrued, PPM * DAY_TICKS) - account.totals["borrowing"]
+            account.totals["borrowing"] += cost
+            account.cash -= cost

@@ -9,7 +9,7 @@ from typing import Any
 from market_model.agents import Agent, Executor, Maker, Noise, Signal, Value
 from market_model.auction import Auction
 from market_model.book import BUY, SELL, Book, Order
-from market_model.ledger import BORROW_TICKS, CASH_PER_TICK, Ledger
+from market_model.ledger import CASH_PER_TICK, Ledger, closing
 from market_model.session import Session
 from market_model.streams import Stream, key, mix
 from market_model.tape import Tape
@@ -77,8 +77,8 @@ class Market:
         if self.session.expires(self.now):
             for number in range(len(self.ledger.accounts)):
                 self.cancel_all(number)
-        if self.now % BORROW_TICKS == 0:
-            self.ledger.charge_borrowing(self.tape.mid)
+        self.ledger.mid = self.tape.mid
+        self.ledger.charge_borrowing()
 
     def waits(self) -> bool:
         """Tell whether orders wait for an auction."""
@@ -203,7 +203,17 @@ class Market:
         account = self.ledger.accounts[number]
         equity = account.cash + account.position * int(2 * self.tape.mid) * CASH_PER_TICK // 2
         state = {"cash": account.cash, "equity": equity, "position": account.position}
-        return state | account.totals
+        liquidation = account.cash + self.closing(number)
+        return state | {"liquidation": liquidation} | account.totals
+
+    def closing(self, number: int = 0) -> int:
+        """Return what closing the position of an account would bring, the taker fee paid."""
+        position, ppm = self.ledger.accounts[number].position, self.ledger.fees["taker_ppm"]
+        others: dict[int, int] = {}
+        for order in self.book.orders(BUY if position > 0 else SELL):
+            if order.account != number:
+                others[order.price] = others.get(order.price, 0) + order.left
+        return closing(position, others.items(), int(2 * self.tape.mid), ppm)
 
 
 def displacement(latent: dict[str, float], consumed: float) -> float:

@@ -137,18 +137,40 @@ def test_borrowed_shares_cost_what_was_worked_out_by_hand() -> None:
     market = sim.Market(config, seed=1, agents=[Buyer()])
     market.step()
     market.send("sell", 7)
-    market.step(58)
-    assert market.account()["cash"] == 10**9 + 7_000_000
-    market.step()
-    # 7,000,000 units * 20 / 10^6 * 60 / 23,400 = 0.36, rounded up to 1.
-    assert market.account()["cash"] == 10**9 + 7_000_000 - 1
+    for ticks, paid in [(1, 1), (166, 1), (1, 2), (166, 2), (1, 3)]:
+        market.step(ticks)
+        # 7 * 10,000.5 * 100 * 20 / 10^6 / 23,400 = 0.0059832 of a unit a tick: 167 ticks cost
+        # 0.9992 and 168 cost 1.0052, rounded up.
+        assert market.account()["borrowing"] == paid
+        assert market.account()["cash"] == 10**9 + 7_000_000 - paid
 
 
-def test_a_trading_environment_shows_and_rewards_what_the_model_says() -> None:
+@pytest.mark.parametrize("ppm", [500_000, 1_000_000, 300_000])
+def test_a_slot_at_its_initial_margin_equals_its_model_every_tick(ppm: int) -> None:
+    config = sim.MarketConfig.preset("normal")
+    config.slots[0].initial_margin_ppm = ppm
+    # The price of about 30 shares.
+    config.slots[0].account.cash = 30_000_000
+    refused = 0
+    for seed in range(6):
+        pair = Pair(config, seed, ACCOUNTS, 40)
+        pair.run(budget(400))
+        refused += pair.model.account()["refused"]
+    assert refused > 0
+
+
+@pytest.mark.parametrize("mark", ["liquidation", "mid"])
+def test_a_trading_environment_shows_and_rewards_what_the_model_says(mark: Any) -> None:  # noqa: ANN401
     ticks, warmup = budget(300), 100
     env = TradingEnv(
-        warm_snapshots=0, warmup_ticks=warmup, max_ticks=ticks, order_size=9, initial_shares=4
+        warm_snapshots=0,
+        warmup_ticks=warmup,
+        max_ticks=ticks,
+        order_size=9,
+        initial_shares=4,
+        mark=mark,
     )
+    worth = "equity" if mark == "mid" else mark
     names = [feature.name for feature in env.features]
     obs, info = env.reset(seed=5)
     config = sim.MarketConfig.preset("normal")
@@ -157,7 +179,7 @@ def test_a_trading_environment_shows_and_rewards_what_the_model_says() -> None:
     for _ in range(warmup):
         model.tick()
     draw = np.random.default_rng(4)
-    start = before = model.account()["equity"]
+    start = before = model.account()[worth]
     fills = 0
     for step in range(1, ticks + 1):
         side = int(draw.integers(-1, 2))
@@ -177,7 +199,7 @@ def test_a_trading_environment_shows_and_rewards_what_the_model_says() -> None:
         for name, got, value in zip(names, obs, wanted, strict=True):
             assert isclose(got, value, rel_tol=1e-6, abs_tol=1e-7), (step, name, got, value)
         state = model.account()
-        assert isclose(float(reward), (state["equity"] - before) / start, abs_tol=1e-15)
+        assert isclose(float(reward), (state[worth] - before) / start, abs_tol=1e-15)
         assert (info["position"], info["fills"]) == (state["position"], state["fills"] - fills)
-        before, fills = state["equity"], state["fills"]
+        before, fills = state[worth], state["fills"]
         assert (terminated, truncated) == (False, step == ticks)

@@ -3,9 +3,11 @@
 use super::{AccountConfig, ConfigError, MarketConfig, Matching};
 use crate::{
     book::Book,
-    ledger::{Limits, OPEN_ORDERS},
+    ledger::{CASH_PER_TICK, Limits, OPEN_ORDERS},
 };
 
+/// Maximum number of symbols.
+pub(crate) const MOST_SYMBOLS: usize = 64;
 /// Maximum cash of one account, in cash units.
 const MOST_CASH: f64 = 1e16;
 const MOST_SHARES: f64 = 1e8;
@@ -19,6 +21,12 @@ fn within(field: &'static str, value: f64, low: f64, high: f64) -> Result<(), Co
 }
 
 impl MarketConfig {
+    /// Returns the currency units in one cash unit.
+    #[must_use]
+    pub fn cash_unit(&self) -> f64 {
+        self.tick_size / CASH_PER_TICK as f64
+    }
+
     /// Checks the ranges of the fields, and whether accounts and orders have room.
     ///
     /// `users` is the number of user agents that will be added.
@@ -26,7 +34,7 @@ impl MarketConfig {
     /// # Errors
     /// The first [`ConfigError`] found.
     pub fn check(&self, users: usize) -> Result<(), ConfigError> {
-        within("symbols", f64::from(self.symbols), 1.0, 64.0)?;
+        within("symbols", f64::from(self.symbols), 1.0, MOST_SYMBOLS as f64)?;
         within("initial_price", f64::from(self.initial_price), 2.0, 1e8)?;
         within("tick_size", self.tick_size, 1e-9, 1e9)?;
         within("book_levels", self.book_levels as f64, 64.0, Book::MAX_LEVELS as f64)?;
@@ -188,6 +196,8 @@ impl MarketConfig {
         within("slots", self.slots.len() as f64, 0.0, 1e3)?;
         for (slot, config) in self.slots.iter().enumerate() {
             within("slots.latency_ticks", f64::from(config.latency_ticks), 0.0, 1e6)?;
+            let margin = f64::from(config.initial_margin_ppm);
+            within("slots.initial_margin_ppm", margin, 0.0, 1e6)?;
             config.account.check(slot)?;
         }
         Ok(())

@@ -5,6 +5,7 @@ mod error;
 mod population;
 mod preset;
 
+pub(crate) use check::MOST_SYMBOLS;
 pub use error::ConfigError;
 pub use population::{
     Archetype, ExecutorConfig, MakerConfig, NoiseConfig, Population, SignalConfig, ValueConfig,
@@ -217,6 +218,11 @@ pub struct SlotConfig {
     pub account: AccountConfig,
     /// Ticks between sending an order and its arrival. 0 arrives at the start of the next tick.
     pub latency_ticks: u32,
+    /// Equity that positions and open orders need at least, as a fraction of their value in parts
+    /// per million, `0..=1_000_000`: see [`Market::margin_room`](crate::Market::margin_room). 0
+    /// asks for none.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub initial_margin_ppm: i32,
 }
 
 /// Settings of the features.

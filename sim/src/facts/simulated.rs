@@ -37,7 +37,8 @@ impl Simulated {
     ///
     /// [`ConfigError`], before anything is built.
     pub fn new(config: &MarketConfig, seed: u64) -> Result<Self, ConfigError> {
-        let slots = vec![SlotConfig { account: DEEP_POCKETS, latency_ticks: 0 }; OUTSIDE_ACCOUNTS];
+        let slots =
+            vec![SlotConfig { account: DEEP_POCKETS, ..SlotConfig::default() }; OUTSIDE_ACCOUNTS];
         let config = Arc::new(MarketConfig { slots, ..config.clone() });
         let mut market = Market::with_agents(config, seed, Vec::new())?;
         market.run(WARM_UP_TICKS);

@@ -31,6 +31,12 @@ pub enum OrderReject {
          cancel open buys"
     )]
     NoCash { needed: i64, free: i64 },
+    /// The initial margin of the account covers fewer shares.
+    #[error(
+        "an order of {quantity} shares, of which the equity covers {limit} at the initial margin; \
+         order less, or close positions"
+    )]
+    NoMargin { quantity: i64, limit: i64 },
     /// The lender has too few shares left.
     #[error("the order needs {needed} shares to borrow, of which {free} are left; sell less")]
     NoShares { needed: i64, free: i64 },
@@ -72,6 +78,9 @@ pub enum ConservationError {
         "accounts could be short {found} shares of symbol {symbol}; the sum kept is {expected}"
     )]
     Borrowed { symbol: u16, found: i64, expected: i64 },
+    /// The ledger charges other accounts for borrowing than those that are short.
+    #[error("the accounts charged for borrowing are not those that are short")]
+    Charged,
     /// A book and the ledger disagree about open orders.
     #[error("account {account} has {ledger} shares open in symbol {symbol}, its book {book}")]
     Open { account: u16, symbol: u16, ledger: i64, book: i64 },

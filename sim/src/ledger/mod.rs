@@ -5,9 +5,13 @@
 //! accounts, the exchange (fees) and the lender (borrowing costs), and shares only between
 //! accounts. [`Ledger::check`] verifies the sums.
 
+mod borrowing;
 mod error;
+mod margin;
 
+use borrowing::Borrowing;
 pub use error::{ConservationError, OrderReject};
+pub(crate) use margin::Exposure;
 
 use crate::book::Side;
 use crate::clone_in_place::clone_in_place;
@@ -16,8 +20,6 @@ use crate::clone_in_place::clone_in_place;
 pub const CASH_PER_TICK: i64 = 100;
 /// Maximum open orders of one account in one symbol.
 pub const OPEN_ORDERS: usize = 8;
-/// Ticks between two charges for borrowed shares.
-pub const BORROW_INTERVAL: u64 = 60;
 /// Ticks of one trading day: 6.5 hours of one-second ticks.
 pub const DAY_TICKS: u64 = 23_400;
 
@@ -56,6 +58,24 @@ impl FeeSchedule {
         let larger = if self.maker_ppm > self.taker_ppm { self.maker_ppm } else { self.taker_ppm };
         if larger > 0 { larger } else { 0 }
     }
+
+    /// Returns the fee on `notional` cash units, of a resting order or of an incoming one.
+    #[must_use]
+    #[inline]
+    pub const fn of(&self, notional: i64, maker: bool) -> i64 {
+        fee(notional, if maker { self.maker_ppm } else { self.taker_ppm })
+    }
+}
+
+/// Returns `notional * ppm / 10^6`, rounded towards zero. So the fees on the parts of an order
+/// never add up to more, in absolute value, than the fee on the whole.
+#[inline]
+const fn fee(notional: i64, ppm: i32) -> i64 {
+    if ppm == 0 {
+        return 0;
+    }
+    let (whole, part) = (notional / 1_000_000, notional % 1_000_000);
+    whole * ppm as i64 + part * ppm as i64 / 1_000_000
 }
 
 /// One account; a cache line.
@@ -110,6 +130,13 @@ pub struct Ledger {
     shortable: Vec<i64>,
     /// Shares at the start, for each symbol.
     issued: Vec<i64>,
+    /// Twice the mid-price of each symbol, in ticks, at which shares are borrowed and margins
+    /// asked.
+    marks: Vec<i32>,
+    /// Costs of short positions.
+    borrowing: Borrowing,
+    /// Initial margins of the first accounts in parts per million; 0 asks for none.
+    margins: Vec<i32>,
     exchange: i64,
     lender: i64,
     endowment: i128,
@@ -117,7 +144,8 @@ pub struct Ledger {
 
 clone_in_place! {
     Ledger {
-        fees, accounts, others, lendable, shortable, issued, exchange, lender, endowment,
+        fees, accounts, others, lendable, shortable, issued, marks, borrowing, margins, exchange,
+        lender, endowment,
     }
 }
 
@@ -132,6 +160,9 @@ impl Ledger {
             lendable,
             shortable: vec![0; symbols],
             issued: vec![0; symbols],
+            marks: vec![0; symbols],
+            borrowing: Borrowing::new(symbols),
+            margins: Vec::new(),
             exchange: 0,
             lender: 0,
             endowment: 0,
@@ -153,11 +184,19 @@ impl Ledger {
     fn open(&mut self, home: u16, limits: Limits) -> u16 {
         let account = self.accounts.len() as u16;
         self.accounts.push(Account { cash: 0, reserved: 0, limits, holding: NO_HOLDING, home });
+        self.borrowing.open();
         account
     }
 
-    /// Empties every account and all totals.
-    pub(crate) fn clear(&mut self) {
+    /// Asks for an initial margin of an account that trades all symbols, in parts per million.
+    pub(crate) fn ask_margin(&mut self, account: u16, initial_margin_ppm: i32) {
+        let count = self.margins.len().max(usize::from(account) + 1);
+        self.margins.resize(count, 0);
+        self.margins[usize::from(account)] = initial_margin_ppm;
+    }
+
+    /// Empties every account and all totals. Every share is worth `price` ticks.
+    pub(crate) fn clear(&mut self, price: i32) {
         for account in &mut self.accounts {
             account.cash = 0;
             account.reserved = 0;
@@ -166,6 +205,8 @@ impl Ledger {
         self.others.fill(NO_HOLDING);
         self.shortable.fill(0);
         self.issued.fill(0);
+        self.marks.fill(price * 2);
+        self.borrowing.clear();
         self.exchange = 0;
         self.lender = 0;
         self.endowment = 0;
@@ -207,9 +248,18 @@ impl Ledger {
             None => &mut self.accounts[usize::from(account)].holding,
             Some(at) => &mut self.others[at],
         };
-        let before = holding.shortable();
+        let (before, short) = (holding.shortable(), holding.position < 0);
         change(holding);
         self.shortable[usize::from(symbol)] += holding.shortable() - before;
+        if short != (holding.position < 0) {
+            self.borrowing.turn(account, symbol);
+        }
+    }
+
+    /// Sets twice the mid-price of a symbol, in ticks.
+    #[inline]
+    pub(crate) fn mark(&mut self, symbol: u16, twice_mid: i32) {
+        self.marks[usize::from(symbol)] = twice_mid;
     }
 
     /// Loads one number of each account, which brings the accounts into the caches. The result has
@@ -329,7 +379,7 @@ impl Ledger {
                     });
                 }
                 let needed = quantity.saturating_mul(i64::from(worst) * CASH_PER_TICK);
-                let needed = needed.saturating_add(self.fee(needed, self.fees.largest_ppm()));
+                let needed = needed.saturating_add(fee(needed, self.fees.largest_ppm()));
                 let free = entry.cash - entry.reserved;
                 if needed > free {
                     return Err(OrderReject::NoCash { needed, free });
@@ -347,14 +397,14 @@ impl Ledger {
                 }
             }
         }
+        self.admit_margin(account, symbol, side, quantity)?;
         Ok(place as u8)
     }
 
     /// Returns the fee on `quantity` shares at `price` ticks, in cash units.
     #[inline]
     pub(crate) fn fee_for(&self, price: i32, quantity: i32, maker: bool) -> i64 {
-        let ppm = if maker { self.fees.maker_ppm } else { self.fees.taker_ppm };
-        self.fee(i64::from(price) * i64::from(quantity) * CASH_PER_TICK, ppm)
+        self.fees.of(i64::from(price) * i64::from(quantity) * CASH_PER_TICK, maker)
     }
 
     /// Settles one fill of a uniform-price auction, in which buys and sells have equal sums. Takes
@@ -368,7 +418,7 @@ impl Ledger {
         quantity: i32,
     ) {
         let notional = i64::from(price) * i64::from(quantity) * CASH_PER_TICK;
-        let fee = self.fee(notional, self.fees.maker_ppm);
+        let fee = self.fees.of(notional, true);
         let sign = side.sign();
         self.accounts[usize::from(account)].cash -= i64::from(sign) * notional + fee;
         self.exchange += fee;
@@ -379,8 +429,8 @@ impl Ledger {
     #[inline]
     pub(crate) fn settle(&mut self, symbol: u16, trade: Trade) {
         let notional = i64::from(trade.price) * i64::from(trade.quantity) * CASH_PER_TICK;
-        let maker_fee = self.fee(notional, self.fees.maker_ppm);
-        let taker_fee = self.fee(notional, self.fees.taker_ppm);
+        let maker_fee = self.fees.of(notional, true);
+        let taker_fee = self.fees.of(notional, false);
         let sign = trade.taker_side.sign();
         let (maker, taker) = (usize::from(trade.maker), usize::from(trade.taker));
         self.accounts[taker].cash -= i64::from(sign) * notional + taker_fee;
@@ -417,49 +467,12 @@ impl Ledger {
         });
     }
 
-    /// Charges every short position of one symbol for `BORROW_INTERVAL` ticks at `price` ticks.
-    ///
-    /// Each cost is rounded up to a cash unit, so that borrowing is never free.
-    pub(crate) fn charge_borrowing(&mut self, symbol: u16, price: i32) {
-        if self.fees.borrow_ppm_per_day == 0 {
-            return;
-        }
-        for account in 0..self.accounts.len() as u16 {
-            let home = self.accounts[usize::from(account)].home;
-            if home != symbol && home != ALL_SYMBOLS {
-                continue;
-            }
-            let position = self.position(account, symbol);
-            if position < 0 {
-                let value = -i128::from(position) * i128::from(price) * i128::from(CASH_PER_TICK);
-                let rate = i128::from(self.fees.borrow_ppm_per_day) * i128::from(BORROW_INTERVAL);
-                // Rounds up.
-                let scale = 1_000_000 * i128::from(DAY_TICKS);
-                let cost = ((value * rate + scale - 1) / scale) as i64;
-                self.accounts[usize::from(account)].cash -= cost;
-                self.lender += cost;
-            }
-        }
-    }
-
-    /// Returns `notional * ppm / 10^6`, rounded towards zero. So the fees on the parts of an order
-    /// never add up to more, in absolute value, than the fee on the whole.
-    #[inline]
-    #[expect(clippy::unused_self, reason = "one place for the rule of rounding")]
-    fn fee(&self, notional: i64, ppm: i32) -> i64 {
-        if ppm == 0 {
-            return 0;
-        }
-        let (whole, part) = (notional / 1_000_000, notional % 1_000_000);
-        whole * i64::from(ppm) + part * i64::from(ppm) / 1_000_000
-    }
-
     /// Returns the cash that an open order of `quantity` shares at `price` ticks may need: 0 for a
     /// sell, without a branch, since sides are random.
     #[inline]
     fn reserve(&self, side: Side, price: i32, quantity: i32) -> i64 {
         let notional = i64::from(price) * i64::from(quantity) * CASH_PER_TICK;
-        let needed = notional + self.fee(notional, self.fees.maker_ppm).max(0);
+        let needed = notional + self.fees.of(notional, true).max(0);
         needed * i64::from(side == Side::Buy)
     }
 
@@ -490,7 +503,7 @@ impl Ledger {
                 return Err(ConservationError::Borrowed { symbol, found, expected });
             }
         }
-        Ok(())
+        if self.knows_the_short() { Ok(()) } else { Err(ConservationError::Charged) }
     }
 
     /// Passes the state of all accounts to `word`.
@@ -509,6 +522,7 @@ impl Ledger {
                 holding.open.iter().for_each(|slot| word(u64::from(*slot)));
             }
         }
+        self.borrowing.digest(&mut word);
         word(self.exchange as u64);
         word(self.lender as u64);
     }

@@ -15,7 +15,7 @@ use crate::{
     clone_in_place::clone_in_place,
     config::{AccountConfig, ConfigError, MarketConfig, Matching},
     fundamental::{CommonDraws, Newsroom},
-    ledger::{BORROW_INTERVAL, Ledger, OrderReject},
+    ledger::{Ledger, OrderReject},
     rng::{RandomStream, StreamRole, key, mix},
     venue::{IN_FLIGHT, Pending, Placed, Slot, SlotReport, SlotRequest, Venue},
 };
@@ -33,9 +33,9 @@ struct User {
 ///
 /// One tick stands for one second. First news and fundamentals move. Then requests from slots
 /// arrive, slot by slot in an order drawn anew for every tick, and user agents act. Then, symbol by
-/// symbol, due background agents act in a random order, and the tape closes the tick. Borrowing is
-/// charged in the same pass, every [`BORROW_INTERVAL`] ticks. Ticks and resets do not allocate,
-/// unless a user agent allocates or a log of the book grows.
+/// symbol, due background agents act in a random order, and the tape closes the tick. Short
+/// positions are charged for borrowing in the same pass. Ticks and resets do not allocate, unless a
+/// user agent allocates, a log of the book grows, or a slot has more than 256 fills in one tick.
 #[derive(Debug)]
 pub struct Market {
     config: Arc<MarketConfig>,
@@ -89,7 +89,8 @@ impl Market {
         let mut ledger = Ledger::new(config.fees, vec![config.lendable_shares; symbols]);
         // Slots have the first accounts, user agents the next, background agents the rest.
         for slot in &config.slots {
-            ledger.open_global(slot.account.limits);
+            let account = ledger.open_global(slot.account.limits);
+            ledger.ask_margin(account, slot.initial_margin_ppm);
         }
         let count = agents.len();
         let users = agents.into_iter().map(|(account, agent)| {
@@ -159,6 +160,7 @@ impl Market {
             let mut pit = venue.pit(symbol, self.now, &mut self.ledger, &mut self.slots);
             pit.cancel_all(account);
         }
+        self.ledger.restart_borrowing(account);
         let AccountConfig { cash, shares, .. } = self.slots[slot].config.account;
         self.ledger.endow_cash(account, cash - self.ledger.cash(account));
         for symbol in 0..self.config.symbols {
@@ -176,8 +178,8 @@ impl Market {
         self.seed = seed;
         self.slot_key = key(seed, StreamRole::SlotTurn, 0);
         self.now = 0;
-        self.ledger.clear();
         let config = &*self.config;
+        self.ledger.clear(config.initial_price);
         for (account, slot) in self.slots.iter_mut().enumerate() {
             slot.reset(config.initial_price);
             let AccountConfig { cash, shares, .. } = slot.config.account;
@@ -258,9 +260,8 @@ impl Market {
                 let accounts = (0..outside).chain(model.agents.accounts());
                 venue.expire(accounts, (symbol, now), ledger, slots);
             }
-            if now.is_multiple_of(BORROW_INTERVAL) {
-                ledger.charge_borrowing(symbol, venue.tape.mid2 / 2);
-            }
+            ledger.mark(symbol, venue.tape.mid2);
+            ledger.charge_borrowing(symbol);
         }
     }
 

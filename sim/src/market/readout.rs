@@ -6,9 +6,9 @@ use super::{Market, symbol::SymbolModel};
 use crate::{
     book::{Book, BookOp, Side, auction::CallAuction},
     candles::Candles,
-    config::{Archetype, MarketConfig},
+    config::{Archetype, MOST_SYMBOLS, MarketConfig},
     fundamental::News,
-    ledger::{ConservationError, Ledger, OrderReject},
+    ledger::{ConservationError, Exposure, Ledger, OPEN_ORDERS, OrderReject},
     rng::mix,
     tape::{MarketOrder, Tape},
     venue::{Slot, SlotFill, SlotReport, SlotRequest, SlotTotals, Venue},
@@ -222,7 +222,7 @@ impl Market {
         self.slots.len()
     }
 
-    /// Returns a slot's fills of the last tick, at most [`RECORDS`](crate::RECORDS).
+    /// Returns all fills of a slot in the last tick, in sequence.
     ///
     /// # Errors
     /// [`OrderReject::Unknown`] for an unknown slot; this holds for every readout by slot.
@@ -315,6 +315,97 @@ impl Market {
         let slot = self.slot(slot)?;
         self.known(symbol)?;
         Ok(slot.cost(symbol))
+    }
+
+    /// Returns what a slot has paid for borrowed shares since its last reset or restart, in cash
+    /// units.
+    ///
+    /// # Errors
+    /// See [`Market::fills`].
+    pub fn borrowing(&self, slot: usize) -> Result<i64, OrderReject> {
+        self.slot(slot).map(|_| self.ledger.borrowing_paid(slot as u16))
+    }
+
+    /// Returns the cash that a slot would have if it closed its position in one symbol now, less
+    /// the cash that it has, in cash units; negative to cover a short.
+    ///
+    /// The position trades with the orders of others in the book, the best price first, and pays
+    /// the taker fee on each price. Shares beyond the last of these orders trade at its price. If
+    /// there is none, all shares trade at the mid-price.
+    ///
+    /// # Errors
+    /// See [`Market::position`].
+    pub fn liquidation_value(&self, slot: usize, symbol: u16) -> Result<i64, OrderReject> {
+        let position = self.position(slot, symbol)?;
+        if position == 0 {
+            return Ok(0);
+        }
+        let side = if position > 0 { Side::Buy } else { Side::Sell };
+        let book = self.book(symbol);
+        let mut own = [(0, 0); OPEN_ORDERS];
+        let open = self.ledger.open_slots(slot as u16, symbol);
+        let open = open.filter_map(|at| book.order(at)).filter(|order| order.side == side);
+        own.iter_mut().zip(open).for_each(|(own, order)| *own = (order.price, order.quantity));
+        let fees = self.config.fees;
+        let sign = i64::from(position.signum());
+        // Returns the cash for `shares` at a price in half ticks, less fees.
+        let bring = |shares: i64, twice: i64| {
+            let notional = shares * twice * (crate::ledger::CASH_PER_TICK / 2);
+            sign * notional - fees.of(notional, false)
+        };
+        let (mut left, mut value) = (i64::from(position).abs(), 0);
+        let mut last = i64::from(self.tape(symbol).mid2);
+        book.for_each_level(side, |price, quantity| {
+            let own = own.iter().filter(|(at, _)| *at == price).map(|(_, shares)| shares);
+            let others = quantity - own.sum::<i32>();
+            if others > 0 {
+                last = i64::from(price) * 2;
+                let shares = left.min(others.into());
+                left -= shares;
+                value += bring(shares, last);
+            }
+            left > 0
+        });
+        Ok(value + if left > 0 { bring(left, last) } else { 0 })
+    }
+
+    /// Returns how many shares a slot may add to its orders on one side of a symbol by its initial
+    /// margin, with its requests on their way counted; 0 if it may add none, and `i64::MAX` without
+    /// a bound.
+    ///
+    /// A position of a symbol counts as its larger side: long with all buys, or short with all
+    /// sells. The values of all positions, at the mid-prices of the last tick, have to stay within
+    /// equity over initial margin. Sells that leave no short position always pass, and so do buys
+    /// that cover one. Buys pass too while the slot could not be short in any symbol: its cash pays
+    /// for them in full. `cleared` leaves the open orders out, for a slot that has cancelled them.
+    ///
+    /// # Errors
+    /// See [`Market::position`].
+    pub fn margin_room(
+        &self,
+        slot: usize,
+        symbol: u16,
+        side: Side,
+        cleared: bool,
+    ) -> Result<i64, OrderReject> {
+        let entry = self.slot(slot)?;
+        self.known(symbol)?;
+        let account = slot as u16;
+        let mut open = [Exposure::default(); MOST_SYMBOLS];
+        for (symbol, open) in (0..self.symbols()).zip(&mut open).filter(|_| !cleared) {
+            let (buys, sells) = self.ledger.open_shares(account, symbol);
+            *open = Exposure { buys: buys.into(), sells: sells.into() };
+        }
+        for pending in &entry.pending {
+            if let SlotRequest::Submit { side, quantity, .. } = pending.request {
+                let open = &mut open[usize::from(pending.symbol)];
+                match side {
+                    Side::Buy => open.buys += i64::from(quantity),
+                    Side::Sell => open.sells += i64::from(quantity),
+                }
+            }
+        }
+        Ok(self.ledger.margin_room(account, symbol, side, |symbol| open[usize::from(symbol)]))
     }
 
     /// Returns the number of a slot's requests that are on their way.

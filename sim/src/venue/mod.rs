@@ -6,7 +6,7 @@ mod slot;
 
 pub(crate) use pit::{AgentDesk, Pit};
 pub use pit::{OrderId, Placed};
-pub use slot::{IN_FLIGHT, RECORDS, SlotFill, SlotReport, SlotRequest, SlotTotals};
+pub use slot::{IN_FLIGHT, SlotFill, SlotReport, SlotRequest, SlotTotals};
 pub(crate) use slot::{Pending, Slot};
 
 use crate::{

@@ -11,8 +11,8 @@ use crate::{
 
 /// Maximum number of requests of one slot that are on their way.
 pub const IN_FLIGHT: usize = 64;
-/// Maximum number of fills of one slot that one tick records. The totals count all fills.
-pub const RECORDS: usize = 256;
+/// Fills of one slot in one tick for which there is memory from the start.
+const FILLS: usize = 256;
 
 /// Request of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,7 +156,7 @@ impl Slot {
         Self {
             config,
             pending: VecDeque::with_capacity(IN_FLIGHT),
-            fills: Vec::with_capacity(RECORDS),
+            fills: Vec::with_capacity(FILLS),
             reports: Vec::with_capacity(IN_FLIGHT),
             bases: vec![Basis::default(); symbols],
             totals: SlotTotals::default(),
@@ -207,9 +207,7 @@ impl Slot {
         self.totals.fees += fill.fee;
         self.totals.fills += 1;
         self.last_fill = Some(fill);
-        if self.fills.len() < RECORDS {
-            self.fills.push(fill);
-        }
+        self.fills.push(fill);
     }
 
     pub(crate) fn report(&mut self, report: SlotReport) {

@@ -15,6 +15,7 @@ mod conservation;
 mod determinism;
 mod features;
 mod latent;
+mod money;
 mod presets;
 mod realism;
 mod session;

@@ -100,6 +100,71 @@ fn quotes_rest_in_the_book_and_are_replaced_by_the_next() {
 }
 
 #[test]
+fn quotes_of_all_symbols_are_cancelled_before_any_uses_their_cash_again() {
+    // The cash pays for one full bid of 100 shares at about 100, which goes from symbol to symbol.
+    let mut config = with_actions(ActionScheme::Quotes);
+    config.simulation.market.symbols = 3;
+    config.agent.account.cash = 110_000_000;
+    config.agent.max_offset = 300;
+    let mut env = begun(config);
+    let mut observation = vec![0.0; env.observation_size()];
+    for which in [2, 0, 1, 0, 2, 1, 1, 0, 2] {
+        let quote = |symbol| [1.0, 1.0, if symbol == which { 1.0 } else { 0.0 }, 0.0];
+        env.step_into(&[0, 1, 2].map(quote).concat(), &mut observation).unwrap();
+        assert_eq!((env.info().refused, env.info().masked), (0, 0), "{which}");
+        let bids = [0, 1, 2].map(|symbol| env.market().ledger().open_shares(0, symbol).0);
+        assert_eq!(bids, [0, 1, 2].map(|symbol| if symbol == which { 100 } else { 0 }));
+        env.check().unwrap();
+    }
+    // Two full bids at once are more than the cash pays for: the second is clipped.
+    let both = [[1.0, 1.0, 1.0, 0.0], [1.0, 1.0, 0.0, 0.0], [1.0, 1.0, 1.0, 0.0]].concat();
+    env.step_into(&both, &mut observation).unwrap();
+    let second = env.market().ledger().open_shares(0, 2).0;
+    assert!(env.info().refused == 0 && (0..100).contains(&second), "{second}");
+}
+
+#[test]
+fn shorts_of_every_scheme_are_clipped_to_the_initial_margin() {
+    // 100 of cash, and shares of about 100.
+    let settings = |actions, latency_ticks, margins: (f64, f64)| {
+        let mut config = with_actions(actions);
+        config.agent.account.cash = 1_000_000;
+        config.agent.order_size = 1_000;
+        config.agent.latency_ticks = latency_ticks;
+        (config.initial_margin, config.maintenance_margin) = margins;
+        config
+    };
+    let sell = |actions| match actions {
+        ActionScheme::Target | ActionScheme::OrderSize => vec![-1.0],
+        ActionScheme::Quotes => vec![0.0, 0.0, 0.0, 1.0],
+        _ => vec![0.0],
+    };
+    for &actions in ActionScheme::ALL {
+        for latency_ticks in [0, 3] {
+            let shorts = [(0.5, 0.3), (0.0, 0.0)].map(|margins| {
+                let mut env = begun(settings(actions, latency_ticks, margins));
+                let mut observation = vec![0.0; env.observation_size()];
+                let mut worst = 0;
+                for _ in 0..40 {
+                    if env.step_into(&sell(actions), &mut observation).unwrap().ends() {
+                        break;
+                    }
+                    worst = worst.max(-env.state().position);
+                    env.check().unwrap();
+                }
+                worst
+            });
+            assert!((1..=2).contains(&shorts[0]), "{actions} {latency_ticks}: {shorts:?}");
+            assert!(shorts[1] > 100, "without margins: {actions} {latency_ticks}: {shorts:?}");
+        }
+    }
+    let mut env = begun(settings(ActionScheme::Discrete, 0, (0.5, 0.3)));
+    env.step(DiscreteAction::Sell).unwrap();
+    env.step(DiscreteAction::Sell).unwrap();
+    assert_eq!(env.action_mask(), [false, true, true], "the mask says so");
+}
+
+#[test]
 fn limit_orders_join_the_touch_and_a_cancel_removes_them() {
     let mut env = begun(with_actions(ActionScheme::DiscreteLimit));
     assert_eq!(env.action_size(), 6);
@@ -192,7 +257,7 @@ fn bad_settings_give_one_typed_error_each_before_anything_runs() {
         change(&mut config);
         TradingEnv::new(config).unwrap_err()
     };
-    let table: [(&str, Change, &[&str]); 17] = [
+    let table: [(&str, Change, &[&str]); 19] = [
         ("order size 0", |c| c.agent.order_size = 0, &["`order_size`", "0"]),
         ("negative order size", |c| c.agent.order_size = -5, &["`order_size`", "-5"]),
         ("order above the limit", |c| c.agent.order_size = 1_001, &["1001", "1000"]),
@@ -219,6 +284,8 @@ fn bad_settings_give_one_typed_error_each_before_anything_runs() {
         ("bankrupt at once", |c| c.bankruptcy_equity = 1e9, &["`bankruptcy_equity`", "1000000000"]),
         ("no number", |c| c.bankruptcy_equity = f64::NAN, &["`bankruptcy_equity`", "NaN"]),
         ("margin", |c| c.maintenance_margin = 1.0, &["`maintenance_margin`", "1"]),
+        ("initial margin", |c| c.initial_margin = 1.5, &["`initial_margin`", "1.5"]),
+        ("initial below maintenance", |c| c.initial_margin = 0.2, &["`initial_margin`", "0.2"]),
         ("latency", |c| c.agent.latency_ticks = 64, &["65", "64"]),
         ("snapshots", |c| c.warm_snapshots = 5_000, &["`warm_snapshots`", "5000"]),
     ];

@@ -57,6 +57,8 @@ fn without_costs() -> backcast_sim::MarketConfig {
 fn bare_market(config: &TradingEnvConfig, seed: u64) -> backcast_sim::Market {
     let mut market = config.simulation.market.clone();
     let agent = config.agent;
-    market.slots = vec![SlotConfig { account: agent.account, latency_ticks: agent.latency_ticks }];
+    let latency_ticks = agent.latency_ticks;
+    market.slots =
+        vec![SlotConfig { account: agent.account, latency_ticks, ..SlotConfig::default() }];
     backcast_sim::Market::new(&market, seed).unwrap()
 }

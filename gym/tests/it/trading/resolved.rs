@@ -58,7 +58,8 @@ fn item_2_decisions_are_counted_apart_from_ticks_and_without_the_warm_up() {
 fn item_3_the_baseline_of_an_episode_is_taken_after_the_warm_up() {
     let account = AccountConfig { shares: 500, ..AccountConfig::default() };
     let agent = ExternalAgentConfig { account, ..ExternalAgentConfig::default() };
-    let mut env = env(TradingEnvConfig { agent, warmup_ticks: 2_000, ..short() });
+    let mark = MarkPrice::Mid;
+    let mut env = env(TradingEnvConfig { agent, mark, warmup_ticks: 2_000, ..short() });
     env.reset(Some(2)).unwrap();
     let state = *env.state();
     let held = 500.0 * state.mid_price;
@@ -199,7 +200,8 @@ fn item_9_fees_are_paid_on_fills_and_rewards_are_fractions_of_the_initial_equity
 fn item_10_several_symbols_have_an_action_each_and_count_in_equity() {
     let mut market = Preset::Normal.config();
     market.symbols = 3;
-    let mut env = env(TradingEnvConfig { simulation: market.into(), ..short() });
+    let mark = MarkPrice::Mid;
+    let mut env = env(TradingEnvConfig { simulation: market.into(), mark, ..short() });
     assert_eq!((env.action_len(), env.action_size(), env.action_mask().len()), (3, 3, 9));
     assert_eq!(env.observation_size(), 3 * (40 + 11));
     env.reset(Some(1)).unwrap();
@@ -275,7 +277,7 @@ fn item_15_orders_arrive_first_in_the_next_tick_or_after_their_latency() {
 
 #[test]
 fn item_16_observation_reward_and_information_describe_the_same_tick() {
-    let mut env = env(short());
+    let mut env = env(TradingEnvConfig { mark: MarkPrice::Mid, ..short() });
     env.reset(Some(5)).unwrap();
     for _ in 0..20 {
         let before = env.state().equity;
@@ -316,6 +318,24 @@ fn item_17_equity_is_marked_at_mid_or_liquidation_and_a_margin_call_terminates()
     assert!(step.terminated && step.info.margin_call);
     let at_mid = called.market().equity(0).unwrap() as f64 * 0.0001;
     assert!(step.info.equity < at_mid, "the position is valued at liquidation");
+}
+
+#[test]
+fn equity_is_by_default_what_closing_all_positions_brings() {
+    let run = |mark| {
+        let mut env = env(TradingEnvConfig { mark, simulation: without_costs().into(), ..short() });
+        env.reset(Some(8)).unwrap();
+        let gains = [DiscreteAction::Buy; 8].map(|action| env.step(action).unwrap().info.pnl);
+        let state = *env.state();
+        let brings = env.market().liquidation_value(0, 0).unwrap() as f64 * 0.0001;
+        (gains, state.cash + brings - state.equity)
+    };
+    assert_eq!(TradingEnvConfig::default().mark, MarkPrice::Liquidation);
+    let (gains, off) = run(MarkPrice::Liquidation);
+    assert!(off.abs() < 1e-6, "{off}");
+    let (at_mid, off) = run(MarkPrice::Mid);
+    assert!(off < -1.0, "the mid-price promises more than the book pays: {off}");
+    assert!(gains.iter().sum::<f64>() < at_mid.iter().sum::<f64>());
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The five verifications of the design note that the environment follows.
 
 use backcast_gym::{
-    DiscreteAction, PnlDeltaReward, RewardScale, TradingEnvConfig, TradingResetOptions,
+    DiscreteAction, MarkPrice, PnlDeltaReward, RewardScale, TradingEnvConfig, TradingResetOptions,
 };
 use backcast_sim::CASH_PER_TICK;
 
@@ -107,7 +107,8 @@ fn verification_4_ten_thousand_random_steps_trade_change_equity_and_end_at_the_l
 #[test]
 fn verification_5_a_known_profit_gives_the_exact_reward() {
     let currency = || PnlDeltaReward { scale: RewardScale::Currency };
-    let mut env = env(with_reward(short(), currency));
+    let at_mid = TradingEnvConfig { mark: MarkPrice::Mid, ..short() };
+    let mut env = env(with_reward(at_mid, currency));
     env.reset(Some(11)).unwrap();
     let tick_size = env.market().config().tick_size;
     let unit = tick_size / CASH_PER_TICK as f64;

@@ -1,9 +1,10 @@
 //! The vector environment: equal to single ones, on any number of threads, in every autoreset mode.
 
 use backcast_gym::{
-    AutoresetMode, EpisodeError, ResetSeed, TradingEnvConfig, TradingError, TradingResetOptions,
-    TradingVectorEnv,
+    ActionScheme, AutoresetMode, EpisodeError, ExternalAgentConfig, ResetSeed, TradingEnvConfig,
+    TradingError, TradingResetOptions, TradingVectorEnv,
 };
+use backcast_sim::SlotFill;
 
 use super::{draws, env, short};
 
@@ -32,6 +33,59 @@ fn run(envs: &mut TradingVectorEnv, steps: usize) -> Shown {
     shown.3 = (0..N).map(|env| envs.market(env).state_hash()).collect();
     envs.check().unwrap();
     shown
+}
+
+#[test]
+fn all_fills_of_a_step_are_there_and_explain_positions_cash_and_fees() {
+    let agent = ExternalAgentConfig {
+        actions: ActionScheme::Quotes,
+        order_size: 1_000,
+        ..ExternalAgentConfig::default()
+    };
+    let config = TradingEnvConfig { agent, frame_skip: 400, max_ticks: 1_600, ..short() };
+    for mode in [AutoresetMode::SameStep, AutoresetMode::NextStep] {
+        let mut envs = made(config.clone(), mode, 2);
+        let mut observations = vec![0.0; N * envs.observation_size()];
+        let options = TradingResetOptions::default();
+        envs.reset_into(ResetSeed::One(5), None, options, &mut observations).unwrap();
+        let (mut before, mut most, mut makers) = ([(0, 0.0); N], 0, 0);
+        let cash = 100_000.0;
+        before.fill((0, cash));
+        let actions = [0.0, 0.0, 1.0, 1.0].repeat(N);
+        for _ in 0..10 {
+            envs.step_into(&actions, &mut observations).unwrap();
+            for (env, before) in before.iter_mut().enumerate() {
+                let (ended, began) = (envs.ended()[env], envs.began()[env]);
+                if began && !ended {
+                    assert!(envs.fills(env).is_empty(), "a reset");
+                    *before = (0, cash);
+                    continue;
+                }
+                let (info, fills) = if ended && began {
+                    assert!(envs.fills(env).is_empty(), "the new episode has none");
+                    (&envs.final_infos()[env], envs.final_fills(env))
+                } else {
+                    (envs.info(env), envs.fills(env))
+                };
+                assert_eq!(fills.len() as u64, info.fills);
+                let fees: i64 = fills.iter().map(|fill| fill.fee).sum();
+                assert!((fees as f64 * 0.0001 - info.fees).abs() < 1e-6);
+                let signed = |fill: &SlotFill| fill.side.sign() * fill.quantity;
+                let position = before.0 + fills.iter().map(signed).sum::<i32>();
+                assert_eq!(position, info.position);
+                let paid = |fill: &SlotFill| f64::from(signed(fill) * fill.price) * 0.01;
+                let spent = fills.iter().map(paid).sum::<f64>() + info.fees + info.borrowing;
+                let left = before.1 - spent;
+                if !(ended && began) {
+                    assert!((envs.state(env).cash - left).abs() < 1e-6);
+                }
+                most = most.max(fills.len());
+                makers += fills.iter().filter(|fill| fill.maker).count();
+                *before = if ended && began { (0, cash) } else { (position, left) };
+            }
+        }
+        assert!(most > 64 && makers > 64, "{most} fills in a step, {makers} of resting orders");
+    }
 }
 
 /// More than 16 environments are prefetched, in chunks of several sizes.

@@ -23,7 +23,7 @@ EPISODE_STEPS = 300
 MINUTES = 50
 """Length of an episode: a step is ten ticks, a tick is a second."""
 TEST_EPISODES = 64
-# Each episode has a market of its own, which opened a moment ago.
+# Each episode has a market of its own, which opened a moment ago. Equity is at the mid-price.
 MARKET: dict[str, Any] = {
     "preset": "teaching",
     "actions": "discrete_target",
@@ -31,6 +31,7 @@ MARKET: dict[str, Any] = {
     "max_episode_steps": EPISODE_STEPS,
     "warmup_ticks": 100,
     "warm_snapshots": 0,
+    "mark": "mid",
     "reward_options": {"scale": "log_return"},
 }
 # Test episodes come from a seed space of their own, so no actor can have played one.

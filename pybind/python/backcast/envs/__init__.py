@@ -14,6 +14,7 @@ It needs Gymnasium (``pip install backcast[gymnasium]``); ``import backcast`` al
 """
 
 from backcast._native import EpisodeState, RewardInput
+from backcast.envs._fill import Fill
 from backcast.errors import MissingExtraError
 
 try:
@@ -38,6 +39,7 @@ __all__ = [
     "AgentSettings",
     "Collector",
     "EpisodeState",
+    "Fill",
     "PortfolioEnv",
     "PortfolioSettings",
     "PortfolioVectorEnv",

@@ -197,10 +197,11 @@ class TradingVectorEnv(TradingFace, VectorEnv[Any, Any, Any]):
     one symbol, ``[N, S]`` of several; continuous ones float32 ``[N, A]``.
 
     Infos hold, each with a mask: ``tick``, ``decisions``, ``equity``, ``pnl``, ``realized_pnl``,
-    ``mid_price``, ``position``, ``fees``, ``fills``, ``refused`` and ``masked`` orders,
-    ``margin_call``, ``episode_seed``, with discrete actions ``action_mask``, with warm snapshots
-    ``snapshot``. In the step that ends an episode also its ``metrics``: ``return``, ``sharpe`` and
-    ``sortino`` (annualised), ``max_drawdown``, ``turnover``, ``costs`` (fees), ``trades`` (fills),
+    ``mid_price``, ``position``, ``fees``, ``borrowing``, ``fills``, ``refused`` and ``masked``
+    orders, ``margin_call``, ``episode_seed``, with discrete actions ``action_mask``, with warm
+    snapshots ``snapshot``. ``fill_records`` are the fills themselves, a tuple of :class:`Fill`. In
+    the step that ends an episode also its ``metrics``: ``return``, ``sharpe`` and ``sortino``
+    (annualised), ``max_drawdown``, ``turnover``, ``costs`` (fees), ``trades`` (fills),
     ``final_value`` and ``length``.
 
     Steps release the GIL. The environment pickles by its arguments: the copy has to be reset.

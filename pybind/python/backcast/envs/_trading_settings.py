@@ -99,13 +99,18 @@ class TradingSettings(AgentSettings, total=False):
         40 features of each symbol that do not depend on the price level, or the set of 55.
     private_features : bool, default True
         Whether observations end with the agent's own state, 11 numbers a symbol.
-    mark : {"mid", "liquidation"}
-        Price at which positions are valued.
+    mark : {"liquidation", "mid"}
+        Price at which equity, and so the reward, values positions. ``"liquidation"``, the default:
+        what the book would pay for them now, less fees. ``"mid"``: the mid-price, at which a large
+        position shows a profit that it cannot realise.
     bankruptcy_equity : float, default 0
         Equity at or below which an episode is terminated.
-    maintenance_margin : float, default 0
+    initial_margin : float, default 0.5
+        Equity that positions and open orders need at least, as a fraction of their value; orders
+        are clipped to it. 0 asks for none. Purchases that cash pays in full are free of it.
+    maintenance_margin : float, default 0.3
         Equity as a fraction of the gross value of the positions, below which an episode is
-        terminated and valued at liquidation.
+        terminated and valued at liquidation. With 0 only a negative equity is below it.
     warm_snapshots : int, default 16
         Number of markets that are warmed up once; an episode copies one of them and draws new
         random streams. With 0 every reset warms up a market of its own.
@@ -122,8 +127,9 @@ class TradingSettings(AgentSettings, total=False):
     reward_options: Mapping[str, Any] | None
     features: Literal["normalised", "full"]
     private_features: bool
-    mark: Literal["mid", "liquidation"]
+    mark: Literal["liquidation", "mid"]
     bankruptcy_equity: float
+    initial_margin: float
     maintenance_margin: float
     warm_snapshots: int
 

@@ -44,10 +44,14 @@ class Slot(Settings):
         Endowment and limits.
     latency_ticks : int
         Ticks between sending an order and its arrival. 0 arrives at the start of the next tick.
+    initial_margin_ppm : int
+        Equity that positions and open orders need at least, as a fraction of their value in parts
+        per million. 0 asks for none.
     """
 
     account: Account = dataclasses.field(default_factory=Account)
     latency_ticks: int = default("slots.0.latency_ticks")
+    initial_margin_ppm: int = default("slots.0.initial_margin_ppm")
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)

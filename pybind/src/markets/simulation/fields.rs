@@ -171,7 +171,7 @@ fields! {
     }
     Limits { long, short, order }
     FeeSchedule { maker_ppm, taker_ppm, borrow_ppm_per_day }
-    SlotConfig { account, latency_ticks }
+    SlotConfig { account, latency_ticks, initial_margin_ppm }
     AccountConfig { cash, shares, limits }
     FeatureConfig { candle_ticks, reveal_fundamental }
 }

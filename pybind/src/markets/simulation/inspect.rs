@@ -130,8 +130,9 @@ impl Market {
     /// Returns
     /// -------
     /// dict
-    ///     ``cash``, ``equity``, ``realised`` and ``fees`` in cash units, ``positions`` int32
-    ///     ``[S]``, and counts: ``bought`` and ``sold`` shares, ``fills``, ``refused`` requests,
+    ///     In cash units: ``cash``, ``equity`` at the mid-price, ``liquidation`` (cash if all
+    ///     positions were closed now), ``realised``, ``fees`` and ``borrowing``. ``positions``
+    ///     int32 ``[S]``. Counts: ``bought`` and ``sold`` shares, ``fills``, ``refused`` requests,
     ///     and those ``in_flight``.
     ///
     /// Raises
@@ -152,7 +153,11 @@ impl Market {
             account.set_item("cash", market.cash(slot).map_err(refused)?)?;
             account.set_item("equity", market.equity(slot).map_err(refused)?)?;
             account.set_item("realised", market.realised(slot).map_err(refused)?)?;
+            let closed = (0..market.symbols()).map(|symbol| market.liquidation_value(slot, symbol));
+            let closed = closed.sum::<Result<i64, _>>().map_err(refused)?;
+            account.set_item("liquidation", market.cash(slot).map_err(refused)? + closed)?;
             account.set_item("fees", totals.fees)?;
+            account.set_item("borrowing", market.borrowing(slot).map_err(refused)?)?;
             let position = |symbol| market.position(slot, symbol).unwrap_or_default();
             let positions = (0..market.symbols()).map(position);
             account.set_item("positions", PyArray1::from_iter(py, positions))?;

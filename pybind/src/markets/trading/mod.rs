@@ -7,6 +7,7 @@
     reason = "numbers were checked when they were read, or are bounded by checked settings"
 )]
 
+mod fill;
 mod inspect;
 mod observation;
 mod outcome;

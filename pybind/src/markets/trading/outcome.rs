@@ -9,6 +9,7 @@ use pyo3::types::{PyAny, PyDict};
 
 use crate::error::Failure;
 use crate::markets::contract::metrics::{self, StopLosses};
+use crate::markets::trading::fill::Fills;
 use crate::markets::trading::observation::row_of;
 
 /// Choices of an action: number of symbols, and of choices for each. A continuous scheme has none.
@@ -29,14 +30,16 @@ impl Choices {
     }
 }
 
-/// Last observation of an episode, and details and action mask after its last step, if it ended.
-type Final = Option<(Vec<f32>, StepInfo, Vec<bool>)>;
+/// Last observation of an episode, and details, fills and action mask of its last step, if it
+/// ended.
+type Final = Option<(Vec<f32>, StepInfo, Fills, Vec<bool>)>;
 
 /// Results of a call, copied while the environment was locked.
 pub(super) struct TradingOutcome {
     /// Reward and flags of the first environment, or of the agent.
     pub(super) first: (f64, bool, bool),
     infos: Vec<StepInfo>,
+    fills: Vec<Fills>,
     masks: Vec<bool>,
     /// Metrics of the episodes that ended, if any did.
     ends: Option<Vec<Option<EpisodeMetrics>>>,
@@ -62,17 +65,20 @@ impl TradingOutcome {
         let mut masks = vec![false; num_envs * choices.count()];
         env.action_mask_into(&mut masks)?;
         // An environment that ended and began in one step was in same-step mode.
+        let market = env.market(0).config();
         let restarted = |at: usize| ended[at] && env.began()[at];
         let last = |at: usize| {
             restarted(at).then(|| {
                 let row = &env.final_observations()[at * width..(at + 1) * width];
-                (row.to_vec(), env.final_infos()[at], env.final_action_mask(at).to_vec())
+                let fills = Fills::of(env.final_fills(at), market);
+                (row.to_vec(), env.final_infos()[at], fills, env.final_action_mask(at).to_vec())
             })
         };
         let same_step = any && (0..num_envs).any(restarted);
         Ok(Self {
             first: (env.rewards()[0], env.terminated()[0], env.truncated()[0]),
             infos: (0..num_envs).map(|at| *env.info(at)).collect(),
+            fills: (0..num_envs).map(|at| Fills::of(env.fills(at), market)).collect(),
             masks,
             ends: any
                 .then(|| (0..num_envs).map(|at| ended[at].then(|| env.metrics()[at])).collect()),
@@ -87,6 +93,7 @@ impl TradingOutcome {
         Self {
             first,
             infos: vec![*env.info(agent)],
+            fills: vec![Fills::of(env.fills(agent), env.market().config())],
             masks: if choices.each > 0 { env.action_mask(agent) } else { Vec::new() },
             ends: ended.then(|| vec![Some(env.metrics(agent))]),
             finals: None,
@@ -103,6 +110,7 @@ impl TradingOutcome {
         let infos = PyDict::new(py);
         let all: Vec<Option<StepInfo>> = self.infos.iter().copied().map(Some).collect();
         put(&infos, &all, many)?;
+        put_fills(&infos, self.fills.iter().map(Some), many)?;
         if choices.each > 0 {
             put_masks(&infos, &self.masks, &all, choices, many)?;
         }
@@ -132,14 +140,16 @@ fn add_finals(
         })
         .collect::<Result<Vec<Py<PyAny>>, Failure>>()?;
     let last: Vec<Option<StepInfo>> =
-        finals.iter().map(|last| last.as_ref().map(|(_, info, _)| *info)).collect();
+        finals.iter().map(|last| last.as_ref().map(|(_, info, ..)| *info)).collect();
     let details = PyDict::new(py);
     put(&details, &last, true)?;
+    let fills = finals.iter().map(|last| last.as_ref().map(|(_, _, fills, _)| fills));
+    put_fills(&details, fills, true)?;
     if choices.each > 0 {
         let masks: Vec<bool> = finals
             .iter()
             .flat_map(|last| match last {
-                Some((_, _, mask)) => mask.clone(),
+                Some((.., mask)) => mask.clone(),
                 None => vec![false; choices.count()],
             })
             .collect();
@@ -171,6 +181,27 @@ fn put_masks(
     Ok(())
 }
 
+/// Puts the fills of steps: a tuple for the single environment, else an array of tuples with a
+/// mask.
+fn put_fills<'a>(
+    infos: &Bound<'_, PyDict>,
+    of: impl Iterator<Item = Option<&'a Fills>>,
+    many: bool,
+) -> PyResult<()> {
+    let py = infos.py();
+    let tuple = |fills: Option<&Fills>| match fills {
+        Some(fills) => Ok(fills.tuple(py)?.into_any().unbind()),
+        None => Ok(py.None()),
+    };
+    let fills = of.map(tuple).collect::<PyResult<Vec<Py<PyAny>>>>()?;
+    if !many {
+        return infos.set_item("fill_records", fills.into_iter().next());
+    }
+    let present = PyArray1::from_iter(py, fills.iter().map(|fills| !fills.is_none(py)));
+    infos.set_item("fill_records", PyArray1::from_vec(py, fills))?;
+    infos.set_item("_fill_records", present)
+}
+
 /// Puts the details of steps: arrays with masks, or plain numbers for the single environment.
 fn put(infos: &Bound<'_, PyDict>, of: &[Option<StepInfo>], many: bool) -> PyResult<()> {
     let put = Put { infos, of, many };
@@ -182,6 +213,7 @@ fn put(infos: &Bound<'_, PyDict>, of: &[Option<StepInfo>], many: bool) -> PyResu
     put.one("mid_price", |info| info.mid_price)?;
     put.one("position", |info| i64::from(info.position))?;
     put.one("fees", |info| info.fees)?;
+    put.one("borrowing", |info| info.borrowing)?;
     put.one("fills", |info| info.fills as i64)?;
     put.one("refused", |info| info.refused as i64)?;
     put.one("masked", |info| i64::from(info.masked))?;

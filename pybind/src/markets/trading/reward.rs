@@ -6,7 +6,6 @@ use std::sync::{Mutex, PoisonError};
 use backcast_gym::{
     EpisodeState as CoreState, RewardFactory, RewardFunction, RewardInput as CoreInput,
 };
-use backcast_sim::{Side, SlotFill};
 use numpy::PyArray1;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -15,6 +14,7 @@ use pyo3::types::{PyAny, PyDict, PyTuple};
 use crate::argument::{Argument, no_constructor, wrong_type};
 use crate::error::Failure;
 use crate::markets::callback::{CallbackObject, FirstException};
+use crate::markets::trading::fill::Fills;
 
 /// A reward written in Python: a callable object with its own state. `None` if the factory has no
 /// object left, as when debug output builds a reward.
@@ -154,6 +154,12 @@ impl EpisodeState {
         self.0.fees
     }
 
+    /// Paid for borrowed shares since the start of the episode.
+    #[getter]
+    fn borrowing(&self) -> f64 {
+        self.0.borrowing
+    }
+
     /// Value of all fills since the start of the episode.
     #[getter]
     fn traded(&self) -> f64 {
@@ -178,7 +184,7 @@ pub(crate) struct RewardInput {
     prev: CoreState,
     curr: CoreState,
     action: Vec<f64>,
-    fills: Vec<SlotFill>,
+    fills: Fills,
     initial_equity: f64,
     terminated: bool,
     truncated: bool,
@@ -190,7 +196,7 @@ impl RewardInput {
             prev: *input.prev,
             curr: *input.curr,
             action: input.action.to_vec(),
-            fills: input.fills.to_vec(),
+            fills: Fills::of(input.fills, input.market),
             initial_equity: input.initial_equity,
             terminated: input.terminated,
             truncated: input.truncated,
@@ -227,14 +233,10 @@ impl RewardInput {
         PyArray1::from_slice(py, &self.action)
     }
 
-    /// First 64 fills of the step: tick, symbol, signed shares, price in price ticks.
+    /// All fills of the step in sequence, a tuple of `backcast.envs.Fill`.
     #[getter]
-    fn fills(&self) -> Vec<(u64, u16, i32, i32)> {
-        let row = |fill: &SlotFill| {
-            let sign = if fill.side == Side::Buy { 1 } else { -1 };
-            (fill.tick, fill.symbol, sign * fill.quantity, fill.price)
-        };
-        self.fills.iter().map(row).collect()
+    fn fills<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        self.fills.tuple(py)
     }
 
     /// Equity at the start of the episode, after the warm-up.

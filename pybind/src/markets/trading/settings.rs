@@ -69,6 +69,9 @@ pub(super) fn settings_of(
         bankruptcy_equity: given
             .get("bankruptcy_equity", "an amount of currency units")?
             .unwrap_or(default.bankruptcy_equity),
+        initial_margin: given
+            .get("initial_margin", "0, or a fraction from maintenance_margin to 1")?
+            .unwrap_or(default.initial_margin),
         maintenance_margin: given
             .get("maintenance_margin", "a fraction in [0, 1); 0 calls below an equity of 0")?
             .unwrap_or(default.maintenance_margin),

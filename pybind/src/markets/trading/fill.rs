@@ -1,0 +1,36 @@
+//! Fills of an agent's orders, as Python sees them.
+
+use backcast_sim::{MarketConfig, Side, SlotFill};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyAny, PyTuple};
+
+/// Tick, symbol, signed shares, price and fee in currency units, and whether the order was resting.
+type FillRow = (u64, u16, i32, f64, f64, bool);
+
+/// Fills of one step of one agent, in sequence.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Fills(Vec<FillRow>);
+
+impl Fills {
+    pub(super) fn of(fills: &[SlotFill], market: &MarketConfig) -> Self {
+        let (tick_size, unit) = (market.tick_size, market.cash_unit());
+        let row = |fill: &SlotFill| {
+            let sign = if fill.side == Side::Buy { 1 } else { -1 };
+            let (price, fee) = (f64::from(fill.price) * tick_size, fill.fee as f64 * unit);
+            (fill.tick, fill.symbol, sign * fill.quantity, price, fee, fill.maker)
+        };
+        Self(fills.iter().map(row).collect())
+    }
+
+    /// Returns a tuple of objects of `backcast.envs.Fill`.
+    pub(super) fn tuple<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        static FILL: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        if self.0.is_empty() {
+            return Ok(PyTuple::empty(py));
+        }
+        let class = FILL.import(py, "backcast.envs._fill", "Fill")?;
+        let fills = self.0.iter().map(|row| class.call1(*row)).collect::<PyResult<Vec<_>>>()?;
+        PyTuple::new(py, fills)
+    }
+}
