@@ -1,4 +1,4 @@
-//! Samplers: draw batches of transitions, sequences or whole episodes from a ring.
+//! Samplers: draw batches of transitions, sequences, whole episodes or rollouts from a ring.
 
 mod batch;
 mod boundary;
@@ -12,6 +12,7 @@ mod gather;
 mod hindsight;
 mod hooks;
 mod named_rows;
+mod new_rows;
 mod open;
 mod options;
 mod plan;
@@ -21,6 +22,7 @@ mod pool;
 mod prefetcher;
 mod prioritised;
 mod rng;
+mod rollouts;
 mod selection;
 mod selector;
 mod state;
@@ -50,6 +52,7 @@ use self::points::DrawPoints;
 pub use self::pool::{ArenaBlock, ArenaPool};
 pub use self::prefetcher::{Batches, BatchesOptions};
 pub use self::rng::CounterRng;
+pub use self::rollouts::Rollout;
 use self::selection::Selection;
 pub use self::selector::Selector;
 pub use self::state::SamplerState;

@@ -4,7 +4,7 @@ mod selector;
 
 use backcast_core::{
     ColumnWindow, ColumnWindows, EpisodeLayout, Form, GoalStrategy, Hindsight, LearnedOptions,
-    SamplerState, Sequence, WholeEpisodes,
+    Rollout, SamplerState, Sequence, WholeEpisodes,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -58,6 +58,17 @@ struct Saved {
     /// Draws of sequences; absent: of transitions, or of whole episodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     sequence: Option<SavedSequence>,
+    /// Draws of rollouts; absent: of another form.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    rollout: Option<SavedRollout>,
+}
+
+/// JSON of draws of rollouts.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SavedRollout {
+    length: u32,
+    lanes: Option<u32>,
 }
 
 /// JSON of draws of sequences.
@@ -159,13 +170,17 @@ pub fn sampler_state_json(state: &SamplerState) -> Value {
     let boundary = state.boundary.as_str().to_owned();
     let priority = state.selector.priorities().map(SavedPriority::of);
     let selector = SavedSelector::of(&state.selector);
-    let (sequence, episodes) = match state.form {
+    let (mut sequence, mut episodes, mut rollout) = (None, None, None);
+    match state.form {
         Form::Sequence(Sequence { length, stride, .. }) => {
-            (Some(SavedSequence { length, stride }), None)
+            sequence = Some(SavedSequence { length, stride });
         }
-        Form::Episodes(of) => (None, Some(SavedEpisodes::of(of))),
-        _ => (None, None),
-    };
+        Form::Episodes(of) => episodes = Some(SavedEpisodes::of(of)),
+        Form::Rollout(Rollout { length, lanes, .. }) => {
+            rollout = Some(SavedRollout { length, lanes });
+        }
+        _ => {}
+    }
     let saved = Saved {
         draws: if is_every(&stride) { DRAWS } else { STRIDED_DRAWS },
         seed,
@@ -184,6 +199,7 @@ pub fn sampler_state_json(state: &SamplerState) -> Value {
         learned: state.learned.as_ref().map(SavedLearned::of),
         episodes,
         sequence,
+        rollout,
         selector,
     };
     // Numbers and strings always serialise.
@@ -210,7 +226,8 @@ pub fn sampler_state(json: &Value) -> Result<SamplerState, BadSamplerState> {
     }
     let saved = Saved::deserialize(json).map_err(|error| bad(error.to_string()))?;
     let Saved { draws, seed, batches, history, future, n_step, gamma, boundary, .. } = saved;
-    let Saved { copy, priority, stride, hindsight, learned, episodes, sequence, .. } = saved;
+    let Saved { copy, priority, stride, hindsight, learned, episodes, sequence, rollout, .. } =
+        saved;
     let rank = (saved.rank, saved.world_size);
     let selector = saved.selector;
     if !(DRAWS..=STRIDED_DRAWS).contains(&draws) {
@@ -230,14 +247,19 @@ pub fn sampler_state(json: &Value) -> Result<SamplerState, BadSamplerState> {
             bad(format!("`gamma` is a number, null or \"{DISCOUNT}\", and here {given}"))
         })?),
     };
-    let form = match (episodes, sequence) {
-        (None, None) => Form::Transitions,
-        (Some(of), None) => Form::Episodes(of.options()?),
-        (None, Some(SavedSequence { length, stride })) => {
+    let form = match (episodes, sequence, rollout) {
+        (None, None, None) => Form::Transitions,
+        (Some(of), None, None) => Form::Episodes(of.options()?),
+        (None, Some(SavedSequence { length, stride }), None) => {
             Form::Sequence(Sequence::new(length).stride(stride))
         }
-        (Some(_), Some(_)) => {
-            return Err(bad("it has `episodes` and `sequence`, of which one is drawn".to_owned()));
+        (None, None, Some(SavedRollout { length, lanes })) => {
+            let rollout = Rollout::new(length);
+            Form::Rollout(lanes.map_or(rollout, |lanes| rollout.lanes(lanes)))
+        }
+        _ => {
+            let both = "it has two of `episodes`, `sequence` and `rollout`, of which one is drawn";
+            return Err(bad(both.to_owned()));
         }
     };
     let boundary =

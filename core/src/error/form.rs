@@ -1,8 +1,8 @@
-//! Errors of drawing sequences or whole episodes.
+//! Errors of drawing sequences, whole episodes or rollouts.
 
 use thiserror::Error;
 
-/// Error of drawing sequences or whole episodes.
+/// Error of drawing sequences, whole episodes or rollouts.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FormError {
@@ -72,8 +72,36 @@ pub enum FormError {
     )]
     VaryingSize,
     /// Rows were named by index.
-    #[error("a sampler of whole episodes gathers no index; make another one without the form")]
+    #[error(
+        "a sampler of whole episodes or rollouts gathers no index; make another one without the \
+         form"
+    )]
     NamedRows,
+    /// An option that does not go with rollouts.
+    #[error("rollouts do not go with {what}; leave it out, or leave the form out")]
+    WithRollout { what: &'static str },
+    /// A selector that does not go with rollouts.
+    #[error(
+        "rollouts do not go with {selector}: each new transition is in one block; choose consume, \
+         or draw sequences"
+    )]
+    RolloutBySelector { selector: &'static str },
+    /// A length of 0, or one that a lane may not be able to hold.
+    #[error(
+        "a rollout has {asked} transitions; give 1 to {limit}: a lane keeps {limit} in any case, \
+         since a transition that ends its episode takes two rows; create the ring with a larger \
+         capacity for more"
+    )]
+    BadRolloutLength { asked: u32, limit: u64 },
+    /// More lanes than the ring has, or none.
+    #[error("a block of rollouts waits for {asked} lanes; give 1 to {limit}, those of the ring")]
+    BadRolloutLanes { asked: u32, limit: u32 },
+    /// Memory was asked for before the lanes of a block are known.
+    #[error(
+        "blocks of rollouts are drawn into new memory: there is none to fill, nor to draw ahead \
+         into; draw them with `sample`, without `out`"
+    )]
+    BlockMemory,
     /// The episodes of a batch have more transitions than a batch can hold.
     #[error(
         "{episodes} episodes have {transitions} transitions together, and a batch at most {limit}; \

@@ -38,6 +38,7 @@ pub use self::read::{LeaseError, ReadError};
 pub use self::restore::RestoreError;
 pub use self::returns::ReturnsError;
 pub use self::ring::{ResizeError, RingError};
+pub(crate) use self::sample::ROLLOUTS;
 pub use self::sample::{BadSelector, SampleError};
 pub use self::schema::SchemaError;
 pub use self::table::TableError;

@@ -11,6 +11,9 @@ use super::priority::PriorityError;
 use super::read::{ReadError, holds};
 use super::table::TableError;
 
+/// Name of rollouts in the errors of waits, in the place of a selector.
+pub(crate) const ROLLOUTS: &str = "rollouts";
+
 /// Error of drawing a batch.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -130,6 +133,12 @@ pub enum SampleError {
         order_of(.selector)
     )]
     TooFew { selector: &'static str, wanted: u64, available: u64 },
+    /// All that is new was asked for, and the selector draws rows again and again.
+    #[error(
+        "all that is new was asked for, and {selector} draws each row again and again; give \
+         batch_size, or choose consume"
+    )]
+    NothingIsNew { selector: &'static str },
     /// A batch with more transitions than a table of claims can ever offer to it.
     #[error(
         "a batch of {wanted} transitions of {selector}, and the ring can offer at most {most} at a \
@@ -139,9 +148,11 @@ pub enum SampleError {
     BeyondTable { selector: &'static str, wanted: u64, most: u64 },
     /// The time-out has passed before there were enough new transitions.
     #[error(
-        "{selector} waits for {wanted} new transitions for {waited_ms} ms, and {} there: {reason}; \
-         `backcast stat` shows the lanes",
-        rows_are(*.available)
+        "{selector} {} {wanted} {} for {waited_ms} ms, and {} there: {reason}; `backcast stat` \
+         shows the lanes",
+        if *.selector == ROLLOUTS { "wait for" } else { "waits for" },
+        units_of(.selector),
+        rows_are(.selector, *.available)
     )]
     TimedOut {
         selector: &'static str,
@@ -153,10 +164,12 @@ pub enum SampleError {
     /// There are too few new transitions, no writer is alive, and the rate limiter is set not to
     /// wait then.
     #[error(
-        "{selector} needs {wanted} new transitions, {} there, and no writer is alive{claimed}; \
-         no_writer is \"{choice}\": start a writer, draw smaller batches, or set the limiter with \
-         no_writer \"wait\"",
-        rows_are(*.available)
+        "{selector} {} {wanted} {}, {} there, and no writer is alive{claimed}; no_writer is \
+         \"{choice}\": start a writer, draw smaller batches, or set the limiter with no_writer \
+         \"wait\"",
+        if *.selector == ROLLOUTS { "need" } else { "needs" },
+        units_of(.selector),
+        rows_are(.selector, *.available)
     )]
     NoWriter {
         selector: &'static str,
@@ -291,9 +304,16 @@ fn order_of(selector: &str) -> &str {
     }
 }
 
-/// Counts the rows that can be claimed: not all of them start a transition.
-fn rows_are(available: u64) -> String {
+/// Names what a selector waits for.
+fn units_of(selector: &str) -> &str {
+    if selector == ROLLOUTS { "columns of a block" } else { "new transitions" }
+}
+
+/// Counts what can be claimed: columns of rollouts, or rows. Not all rows start a transition.
+fn rows_are(selector: &str, available: u64) -> String {
     match available {
+        1 if selector == ROLLOUTS => "1 is".to_owned(),
+        _ if selector == ROLLOUTS => format!("{available} are"),
         0 => "0 rows are".to_owned(),
         1 => "1 row is".to_owned(),
         _ => format!("{available} rows, some of which may start no transition, are"),

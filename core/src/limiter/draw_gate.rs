@@ -196,6 +196,13 @@ impl DrawGate {
         self.store.limiter().is_some_and(|table| self.alone.is_alone(&self.store, table))
     }
 
+    /// Counts items that were drawn, and wakes the writers that waited for that.
+    pub(crate) fn count(&self, n: u64) {
+        if let Some(table) = self.store.limiter() {
+            count(&table.counter(LimitedSide::Samples), n);
+        }
+    }
+
     /// Subtracts items that were counted and not drawn.
     pub(crate) fn give_back(&self, n: u64) {
         if let Some(table) = self.store.limiter() {

@@ -32,9 +32,9 @@ pub trait BatchBuffers: Send + 'static {
 /// | `next_NAME` | of the column | of the column | for selected columns of role obs |
 /// | `terminated`, `truncated` | bool | of a step column | unless left out by `columns` |
 /// | `future/NAME` | of the column | `[B, f, ...]` | with a future window |
-/// | `mask` | bool | `[B, H]`, or `[B, L]` | with a history window, sequences, padded episodes |
+/// | `mask` | bool | `[B, H]`, `[B, L]`, `[T, N]` | history, sequences, padded episodes, rollouts |
 /// | `future_mask` | bool | `[B, f]` | with a future window |
-/// | `index`, `age` | i64 | `[B]` | always; `[N]` for ragged episodes |
+/// | `index`, `age` | i64 | `[B]` | always; `[N]` for ragged episodes, `[T, N]` for rollouts |
 /// | `n_reward`, `n_discount` | of `reward` | `[B]` | with an n-step return |
 /// | `n_next_NAME` | of the column | `[B, ...]` | with an n-step return |
 /// | `weight` | f32 | `[B]` | with [`Selector::Priority`](crate::Selector::Priority) |
@@ -80,7 +80,8 @@ impl Batch {
         &self.plan
     }
 
-    /// Returns the number of items, `B`; for ragged episodes the number of transitions, `N`.
+    /// Returns the number of items, `B`; for ragged episodes the number of transitions, `N`,
+    /// and for rollouts that of the places, `T * N`.
     #[must_use]
     pub fn len(&self) -> usize {
         self.plan.batch()

@@ -7,6 +7,7 @@ use super::gate::found_too_few;
 use super::gather::{BatchRequest, Gathered, RowSource};
 use super::plan::BatchPlan;
 use super::points::Point;
+use super::rollouts::BlockSize;
 use super::{Sampler, check_arenas};
 use crate::error::SampleError;
 use crate::wait::WaitStart;
@@ -22,6 +23,13 @@ impl Sampler {
     /// [`set_timeout`](Self::set_timeout) says. The interrupt of the ring's handle ends a wait
     /// ([`Ring::interrupted_by`](crate::Ring::interrupted_by)).
     pub fn sample(&mut self, batch: usize) -> Result<Batch, SampleError> {
+        if let Some(rollout) = self.options.draws.form.rollout() {
+            let limit = rollout.most_columns();
+            if !(1..=limit).contains(&batch) {
+                return Err(SampleError::BadBatchSize { asked: batch, limit });
+            }
+            return self.sample_block(rollout.length, BlockSize::Columns(batch));
+        }
         if self.gather.plans.have_varying_size() {
             return self.sample_episodes(batch);
         }
@@ -164,7 +172,7 @@ impl Sampler {
     }
 
     /// Draws transitions, with their weights and goals. Returns the attempts that it took.
-    fn fill_transitions(
+    pub(super) fn fill_transitions(
         &mut self,
         plan: &BatchPlan,
         arenas: &mut [&mut [u8]],

@@ -1,9 +1,10 @@
-//! The form of what is drawn: transitions, sequences, or whole episodes.
+//! The form of what is drawn: transitions, sequences, whole episodes, or rollouts.
 
 use super::boundary::Boundary;
 use super::columns::{ColumnWindow, ColumnWindows, SelectedColumns};
 use super::episodes::WholeEpisodes;
 use super::options::SamplerOptions;
+use super::rollouts::Rollout;
 use super::selector::Selector;
 use crate::error::FormError;
 use crate::priority::PriorityOptions;
@@ -21,6 +22,8 @@ pub enum Form {
     Sequence(Sequence),
     /// Whole episodes.
     Episodes(WholeEpisodes),
+    /// Blocks of the new transitions of all lanes.
+    Rollout(Rollout),
 }
 
 /// Draws of sequences: transition `t` of an episode and the `length - 1` after it, for every `t`
@@ -102,7 +105,7 @@ impl Form {
     #[must_use]
     pub fn priority_stride(self) -> u32 {
         match self {
-            Self::Transitions => 1,
+            Self::Transitions | Self::Rollout(_) => 1,
             Self::Sequence(of) => of.stride,
             Self::Episodes(_) => PriorityOptions::EPISODE_STARTS,
         }
@@ -112,7 +115,7 @@ impl Form {
     pub(super) fn sequence(self) -> Option<Sequence> {
         match self {
             Self::Sequence(of) => Some(of),
-            Self::Transitions | Self::Episodes(_) => None,
+            _ => None,
         }
     }
 
@@ -120,7 +123,15 @@ impl Form {
     pub(super) fn episodes(self) -> Option<WholeEpisodes> {
         match self {
             Self::Episodes(of) => Some(of),
-            Self::Transitions | Self::Sequence(_) => None,
+            _ => None,
+        }
+    }
+
+    /// Returns the rollouts, if they are drawn.
+    pub(super) fn rollout(self) -> Option<Rollout> {
+        match self {
+            Self::Rollout(of) => Some(of),
+            _ => None,
         }
     }
 }
@@ -130,12 +141,13 @@ impl Form {
 pub(super) fn check(
     options: &SamplerOptions,
     columns: &SelectedColumns,
-    lane_capacity: u64,
+    (lane_capacity, lanes): (u64, u32),
 ) -> Result<(), FormError> {
     match options.draws.form {
         Form::Transitions => Ok(()),
         Form::Sequence(of) => of.check(options, lane_capacity),
         Form::Episodes(of) => check_episodes(of, options, columns, lane_capacity),
+        Form::Rollout(of) => of.check(options, columns, (lane_capacity, lanes)),
     }
 }
 

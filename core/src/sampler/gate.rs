@@ -177,6 +177,13 @@ impl Gate {
         })
     }
 
+    /// Counts further items of a batch that was drawn, without a wait.
+    pub(super) fn count(&self, items: u64) {
+        if let Some(limiter) = &self.limiter {
+            limiter.count(items);
+        }
+    }
+
     /// Subtracts the items of batches that were not returned from the count of the limiter.
     #[cold]
     pub(super) fn give_back(&self, items: u64) {

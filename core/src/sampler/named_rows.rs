@@ -115,9 +115,14 @@ impl Sampler {
         Ok(plan)
     }
 
-    /// Refuses an index of rows if whole episodes are drawn.
+    /// Refuses an index of rows if whole episodes or rollouts are drawn.
     fn refuse_named_rows(&self) -> Result<(), SampleError> {
-        if self.selection.has_episodes() { Err(FormError::NamedRows.into()) } else { Ok(()) }
+        let of_rollouts = self.options.draws.form.rollout().is_some();
+        if self.selection.has_episodes() || of_rollouts {
+            Err(FormError::NamedRows.into())
+        } else {
+            Ok(())
+        }
     }
 
     /// Gathers named rows and returns the items that were not found.
@@ -141,7 +146,7 @@ impl Sampler {
 }
 
 /// Zeroes the places of a missing item, and sets its index to the one that was given.
-fn blank(item: usize, index: &[i64], plan: &BatchPlan, arenas: &mut [&mut [u8]]) {
+pub(super) fn blank(item: usize, index: &[i64], plan: &BatchPlan, arenas: &mut [&mut [u8]]) {
     for (arena, field) in arenas.iter_mut().zip(plan.fields()) {
         let bytes = field.rows * field.width;
         let Some(place) = arena.get_mut(item * bytes..(item + 1) * bytes) else { continue };

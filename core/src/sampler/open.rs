@@ -41,7 +41,7 @@ impl Sampler {
         let (schema, draws) = (ring.schema(), options.draws);
         let columns = SelectedColumns::of(&options, schema)?;
         refuse_taken_keys(schema, &columns, &keys_of(&options))?;
-        form::check(&options, &columns, ring.lane_capacity())?;
+        form::check(&options, &columns, (ring.lane_capacity(), ring.lanes()))?;
         let extent = extent_of(&draws, &columns, ring.lane_capacity())?;
         let n_step = draws.n_step.map(|_| summed(schema, draws.discounts, extent)).transpose()?;
         if draws.stride == 0 {

@@ -6,6 +6,7 @@ use super::columns::ColumnWindows;
 use super::episodes::WholeEpisodes;
 use super::form::{Form, Sequence};
 use super::hindsight::Hindsight;
+use super::rollouts::Rollout;
 use super::selector::Selector;
 use super::state::SamplerState;
 use crate::priority::PriorityOptions;
@@ -253,6 +254,43 @@ impl SamplerOptions {
         self.draws.form = Form::Episodes(episodes);
         self
     }
+
+    /// Draws [rollouts](Rollout): blocks `[T, N, ...]` of the new transitions of all lanes, with
+    /// `mask` `[T, N]`. Replaces the form that was set before. Needs [`Selector::Table`] with a
+    /// table that consumes, oldest first.
+    ///
+    /// Goes with selected and learned columns, transforms, and rate limiters, which count
+    /// transitions. Every draw makes new memory, and no thread draws ahead.
+    ///
+    /// ```
+    /// use backcast_core::{
+    ///     AutoresetMode, DType, Ring, RingOptions, Rollout, SamplerOptions, Schema, Selector,
+    ///     StepColumns, TableOptions, WriterOptions,
+    /// };
+    ///
+    /// let schema = Schema::builder().column("obs", DType::F32, &[]).build()?;
+    /// let ring = Ring::heap(&schema, RingOptions::with_capacity(200).lanes(2))?;
+    /// let mut writer =
+    ///     ring.writer(WriterOptions::lanes(2).autoreset(AutoresetMode::NextStep))?;
+    /// for t in 0..=20_u8 {
+    ///     let obs = [f32::from(t); 2];
+    ///     let columns = StepColumns::of(&schema).with("obs", &obs)?;
+    ///     writer.append(&columns.step(&[false; 2], &[false; 2])?)?;
+    /// }
+    /// let queue = Selector::Table(TableOptions::consume("train"));
+    /// let options = SamplerOptions::seeded(1).rollout(Rollout::new(8)).selector(queue);
+    /// let mut sampler = ring.sampler(options)?;
+    /// let block = sampler.sample_new(None)?;
+    /// // 20 transitions of each lane: two columns of 8, and 4 that wait.
+    /// assert_eq!(block.column::<f32>("obs")?.shape(), [8, 4]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn rollout(mut self, rollout: Rollout) -> Self {
+        self.draws.form = Form::Rollout(rollout);
+        self
+    }
+
     /// Selects columns, and sets the window of each. Cannot be combined with
     /// [`history`](Self::history), which sets one window for all.
     #[must_use]

@@ -7,6 +7,7 @@ mod builder;
 mod episodes;
 mod field;
 mod prefetch_policy;
+mod rollouts;
 mod segments;
 
 use std::ops::Range;
@@ -41,7 +42,8 @@ impl Arena {
         self.dtype
     }
 
-    /// Returns the shape: `[B, ...]`, and `[N, ...]` or `[B + 1]` in batches of ragged episodes.
+    /// Returns the shape: `[B, ...]`, and `[N, ...]` or `[B + 1]` in batches of ragged episodes;
+    /// `[T, N, ...]` in blocks of rollouts.
     #[must_use]
     pub fn shape(&self) -> &[usize] {
         &self.shape
@@ -108,6 +110,8 @@ pub struct BatchPlan {
     /// Range of `fields` with the learned columns, in pairs: the values, then whether each was set.
     /// A future window adds a second pair to each column.
     learned: Range<usize>,
+    /// Columns of a block of rollouts, whose arrays are time-major.
+    columns: Option<usize>,
 }
 
 /// Columns of a batch that no row of the ring has.
@@ -131,7 +135,9 @@ impl BatchPlan {
         let DrawOptions { future, copy, boundary, form, .. } = *options;
         let (arenas, views, fields) = (Vec::new(), Vec::new(), Vec::new());
         let (segments, learned) = (Segments::default(), 0..0);
-        let plan = Self { batch, extent, arenas, views, fields, segments, n_step, learned };
+        let columns = None;
+        let plan =
+            Self { batch, extent, arenas, views, fields, segments, n_step, learned, columns };
         let forward = form.sequence().is_some();
         let repeat = boundary == Boundary::Clamp && !forward;
         let (history, future) = (None, future as usize);
@@ -230,7 +236,7 @@ impl BatchPlan {
     }
 
     /// Returns the number of items of the batch, `B`; for ragged episodes the number of
-    /// transitions, `N`.
+    /// transitions, `N`, and for rollouts that of the places, `T * N`.
     #[must_use]
     pub fn batch(&self) -> usize {
         self.batch

@@ -67,6 +67,9 @@ impl BatchPlans {
         if !(1..=MAX_BATCH).contains(&batch) {
             return Err(SampleError::BadBatchSize { asked: batch, limit: MAX_BATCH });
         }
+        if self.options.form.rollout().is_some() {
+            return Err(FormError::BlockMemory.into());
+        }
         let plan = match self.options.form.episodes() {
             Some(of) => {
                 let length = of.fixed_length().ok_or(FormError::VaryingSize)?;
@@ -83,6 +86,20 @@ impl BatchPlans {
             ),
         };
         Ok(if self.has_relabelled { plan.with_relabelled() } else { plan })
+    }
+
+    /// Returns memory for a batch of this size. No plan is kept: the next size is likely another.
+    pub(super) fn varying(&self, batch: usize) -> Result<Batch, SampleError> {
+        Batch::of(Arc::new(self.new_plan(batch)?), &self.varying)
+    }
+
+    /// Returns memory for a block of `columns` rollouts of `length` transitions.
+    pub(super) fn block(&self, length: usize, columns: usize) -> Result<Batch, SampleError> {
+        let (places, n_step) = (length.saturating_mul(columns), None);
+        let extra = ExtraColumns { weight: false, learned: &self.learned };
+        let Self { schema, options, columns: shown, .. } = self;
+        let plan = BatchPlan::new(schema, places, options, shown, ROWS, n_step, extra);
+        Batch::of(Arc::new(plan.time_major(length, columns)), &self.varying)
     }
 
     /// Returns whether the size of a batch is known only when its episodes are drawn.

@@ -7,6 +7,7 @@ use backcast_layout::{AGE_BINS, AgeCounts, ClaimedReader};
 
 use super::plan::{BatchPlan, Source};
 use crate::error::SampleError;
+use crate::index::RowIndex;
 use crate::priority::PriorityDistribution;
 use crate::ring::Ring;
 use crate::ring::ages::{AgeBin, bin_of};
@@ -66,9 +67,18 @@ impl AgeCounters {
 /// Counts the ages of a batch.
 fn ages_of(plan: &BatchPlan, arenas: &[&mut [u8]]) -> AgeCounts {
     let mut counts = AgeCounts::default();
-    let at = plan.fields().iter().position(|field| field.source == Source::Age);
-    let Some(arena) = at.and_then(|at| arenas.get(at)) else { return counts };
-    for age in arena.as_chunks().0 {
+    let numbers_of = |source| {
+        let at = plan.fields().iter().position(|field| field.source == source);
+        Some(arenas.get(at?)?.as_chunks::<8>().0)
+    };
+    let Some((ages, index)) = numbers_of(Source::Age).zip(numbers_of(Source::Index)) else {
+        return counts;
+    };
+    for (age, index) in ages.iter().zip(index) {
+        if i64::from_ne_bytes(*index) == RowIndex::NONE.0 {
+            // A masked place of a block.
+            continue;
+        }
         let age = u64::try_from(i64::from_ne_bytes(*age)).unwrap_or(0);
         if let Some(count) = counts.0.get_mut(bin_of(age)) {
             *count += 1;

@@ -9,7 +9,8 @@ use crate::returns::{Real, ReturnSteps};
 /// Rewards and ends of the windows of a batch, `[B, T]` in C order. A window joins history and
 /// future, so `T` is `H + F`, or `1 + F` without a history window. A ragged batch of whole episodes
 /// is one window of all its `N` transitions, in which the last one of each episode counts as
-/// truncated: no sum passes from one episode to another.
+/// truncated: no sum passes from one episode to another. A block of rollouts, `[T, N]`, has a
+/// window for each of its columns: these are `[N, T]`, and so are the values that go with them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WindowSteps<T> {
     steps: usize,
@@ -26,13 +27,17 @@ impl Batch {
     pub fn window_steps<T: Real>(&self) -> Result<WindowSteps<T>, BatchError> {
         let rewards = self.joined::<T>("reward")?;
         let ends = self.episode_ends();
-        let windows = if ends.is_empty() { self.len() } else { 1 };
+        let windows = match self.plan().columns() {
+            Some(columns) => columns,
+            None if ends.is_empty() => self.len(),
+            None => 1,
+        };
         let steps = rewards.len() / windows.max(1);
         let all = |key: &str| self.column::<bool>(key).ok();
         let drawn = || vec![true; self.len()];
         let mask = match (all("mask"), all("future_mask")) {
             (None, None) => drawn(),
-            (Some(mask), None) => mask.iter().copied().collect(),
+            (Some(mask), None) => self.by_window(mask),
             (mask, Some(future)) => {
                 let mask = mask.map_or_else(drawn, |mask| mask.iter().copied().collect());
                 let after: Vec<bool> = future.iter().copied().collect();
@@ -58,10 +63,16 @@ impl Batch {
         offsets.filter_map(|end| usize::try_from(end - 1).ok()).collect()
     }
 
+    /// Returns the elements of an array, window by window.
+    fn by_window<T: Copy>(&self, view: ArrayViewD<'_, T>) -> Vec<T> {
+        let view = if self.plan().columns().is_some() { view.reversed_axes() } else { view };
+        view.iter().copied().collect()
+    }
+
     /// Returns history and future of a column of single numbers, `[B, T]`.
     fn joined<T: crate::Element + Copy>(&self, key: &str) -> Result<Vec<T>, BatchError> {
         let flat = |view: ArrayViewD<'_, T>| view.iter().copied().collect::<Vec<T>>();
-        let now = flat(self.column(key)?);
+        let now = self.by_window(self.column(key)?);
         let Ok(after) = self.column::<T>(&format!("future/{key}")) else { return Ok(now) };
         debug_assert_eq!(after.len_of(NdAxis(0)), self.len());
         Ok(interleaved(self.len(), &now, &flat(after)))

@@ -96,13 +96,12 @@ impl Claims {
 
     /// Claims up to `want` rows, and calls `claimed` with each row and its place. Begins the next
     /// pass once all rows of this one are claimed. The next pass repeats the rows of this one while
-    /// the settings ask for more rounds. Otherwise it has all `candidates` if passes are renewed,
-    /// or else the new ones, of which there must be `need`. Returns `false` if no row can be
-    /// claimed now.
+    /// the settings ask for more rounds. Otherwise `fresh` returns its rows from those of this
+    /// pass, or `None` if too few are new. Returns `false` if no row can be claimed now.
     pub(crate) fn claim(
         &mut self,
-        (want, need): (u64, u64),
-        candidates: &[Range<u64>],
+        want: u64,
+        mut fresh: impl FnMut(ClaimSettings, &ClaimPass) -> Option<Vec<Range<u64>>>,
         mut claimed: impl FnMut((usize, u64), ClaimPlace),
     ) -> Result<bool, TableError> {
         loop {
@@ -129,7 +128,7 @@ impl Claims {
             let settings = self.table.settings();
             let table = &self.table;
             let begun = locked(table.store(), table.name(), &self.limits, || {
-                let next = |pass, claimed| self.next(settings, (&pass, claimed), candidates, need);
+                let next = |pass, claimed| self.next(settings, (&pass, claimed), &mut fresh);
                 Ok::<_, TableError>(table.try_begin(number, next)?)
             })?;
             if !begun {
@@ -175,8 +174,7 @@ impl Claims {
         &self,
         settings: ClaimSettings,
         (last, claimed): (&ClaimPass, u64),
-        candidates: &[Range<u64>],
-        need: u64,
+        fresh: &mut impl FnMut(ClaimSettings, &ClaimPass) -> Option<Vec<Range<u64>>>,
     ) -> Option<ClaimPass> {
         let ranges = sound(&self.ring, last);
         let total: u64 = ranges.iter().map(|rows| rows.end - rows.start).sum();
@@ -187,18 +185,13 @@ impl Claims {
         if total > 0 && !settings.renewed && last.round + 1 < settings.times.into() {
             return Some(ClaimPass { number: last.number, round: last.round + 1, ranges });
         }
-        let fresh = fresh(settings, &last.ranges, candidates);
-        let count: u64 = fresh.iter().map(|rows| rows.end - rows.start).sum();
-        let enough = count > 0 && (settings.renewed || count >= need);
-        enough.then_some(ClaimPass { number: last.number, round: 0, ranges: fresh })
+        let ranges = fresh(settings, last)?;
+        Some(ClaimPass { number: last.number, round: 0, ranges })
     }
 
-    /// Returns how many rows could be claimed now, in this pass and later ones.
-    pub(crate) fn claimable(&self) -> u64 {
-        let lanes = (0..self.ring.lanes()).map(|lane| {
-            let rows = self.ring.inspect_lane(lane).map_or(0..0, |found| found.rows);
-            rows.start..rows.end.saturating_sub(1).max(rows.start)
-        });
+    /// Returns how many rows of the passes that were begun can still be claimed, later rounds
+    /// included, and the rows of the last of these passes.
+    pub(crate) fn unclaimed(&self) -> (u64, ClaimPass) {
         let (settings, pass) = (self.table.settings(), self.table.read());
         let (number, next) = self.table.position();
         let ranges = sound(&self.ring, &pass);
@@ -210,9 +203,18 @@ impl Claims {
             }
             ClaimSettings { renewed: true, .. } => 0,
         };
-        let new = fresh(settings, &pass.ranges, &lanes.collect::<Vec<_>>());
-        let new = new.iter().map(|rows| rows.end - rows.start).sum::<u64>();
-        left.saturating_add(total.saturating_mul(rounds)).saturating_add(new)
+        (left.saturating_add(total.saturating_mul(rounds)), pass)
+    }
+
+    /// Returns how many rows could be claimed now, in this pass and later ones.
+    pub(crate) fn claimable(&self) -> u64 {
+        let lanes = (0..self.ring.lanes()).map(|lane| {
+            let rows = self.ring.inspect_lane(lane).map_or(0..0, |found| found.rows);
+            rows.start..rows.end.saturating_sub(1).max(rows.start)
+        });
+        let (unclaimed, pass) = self.unclaimed();
+        let new = fresh(self.table.settings(), &pass.ranges, &lanes.collect::<Vec<_>>());
+        unclaimed.saturating_add(new.iter().map(|rows| rows.end - rows.start).sum::<u64>())
     }
 
     /// Gives back the claimed positions after `handed_out`, which is the last position whose row a
@@ -261,6 +263,19 @@ pub(super) fn sound(ring: &Ring, pass: &ClaimPass) -> Vec<Range<u64>> {
         sum.checked_add(len).filter(|sum| *sum <= MAX_PASS_ROWS)
     });
     if total.is_some() { pass.ranges.clone() } else { vec![0..0; pass.ranges.len()] }
+}
+
+/// Returns the rows of a new pass after one over `last`: all candidates if passes are renewed, or
+/// else the new ones, of which there must be `need`.
+pub(crate) fn new_rows(
+    settings: ClaimSettings,
+    last: &[Range<u64>],
+    candidates: &[Range<u64>],
+    need: u64,
+) -> Option<Vec<Range<u64>>> {
+    let ranges = fresh(settings, last, candidates);
+    let count: u64 = ranges.iter().map(|rows| rows.end - rows.start).sum();
+    (count > 0 && (settings.renewed || count >= need)).then_some(ranges)
 }
 
 /// Returns the rows of a new pass after one over `last`.

@@ -10,7 +10,7 @@ mod state;
 mod times;
 
 pub use self::claims::Table;
-pub(crate) use self::claims::{ClaimPlace, Claims};
+pub(crate) use self::claims::{ClaimPlace, Claims, new_rows};
 pub use self::learned::{LaneValues, LearnedOptions, LearnedState, LearnedValues};
 pub(crate) use self::learned::{SET, element};
 pub use self::options::TableOptions;

@@ -3,9 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
-use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use backcast_core::{
@@ -15,6 +13,8 @@ use backcast_core::{
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+
+use crate::learner_process::{LearnerProcess, print_rows, printed_rows};
 
 fn schema() -> Schema {
     Schema::builder().column("obs", DType::U64, &[]).build().unwrap()
@@ -351,8 +351,7 @@ fn claimer_process() {
         let done = Path::new(&dir).join("done").exists();
         match sampler.sample(batch) {
             Ok(batch) => {
-                let rows: Vec<String> = batch.index().iter().map(RowIndex::to_string).collect();
-                std::io::stdout().write_all((rows.join(" ") + " ;\n").as_bytes()).unwrap();
+                print_rows(&batch.index());
             }
             Err(SampleError::TimedOut { .. }) if done && batch == 1 => return,
             // Fewer rows are left than a batch of each process.
@@ -363,34 +362,8 @@ fn claimer_process() {
     }
 }
 
-/// A process that draws; it is killed if the test fails.
-struct Learner(Child);
-
-impl Drop for Learner {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn start(dir: &Path) -> Learner {
-    let child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "claims::claimer_process", "--nocapture"])
-        .env(DIR, dir)
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    Learner(child)
-}
-
-/// Returns the rows of the whole lines that a process printed.
-fn batches(lines: impl Iterator<Item = std::io::Result<String>>) -> Vec<i64> {
-    let lines = lines.map_while(Result::ok).filter(|line| line.ends_with(';'));
-    let numbers = |line: String| {
-        let words = line.split_whitespace().filter_map(|word| word.parse().ok());
-        words.collect::<Vec<i64>>()
-    };
-    lines.flat_map(numbers).collect()
+fn start(dir: &Path) -> LearnerProcess {
+    LearnerProcess::start("claims::claimer_process", &[(DIR, dir.as_os_str())])
 }
 
 #[test]
@@ -411,28 +384,27 @@ fn a_killed_process_loses_at_most_its_batch() -> Result<(), Box<dyn Error>> {
         };
         fill(0..1_000);
         let mut victim = start(dir.path());
-        let mut out = BufReader::new(victim.0.stdout.take().unwrap()).lines();
+        let mut out = victim.lines();
         // The victim alone draws more than 100 batches, and prints them.
-        let mut first = batches((0..=round % 7).map_while(|_| out.next()));
+        let mut first = printed_rows((0..=round % 7).map_while(|_| out.next()));
         let mut others = [start(dir.path()), start(dir.path())];
         let readers: Vec<_> = others
             .iter_mut()
-            .map(|child| BufReader::new(child.0.stdout.take().unwrap()))
-            .map(|out| std::thread::spawn(move || batches(out.lines())))
+            .map(LearnerProcess::lines)
+            .map(|lines| std::thread::spawn(move || printed_rows(lines)))
             .collect();
         // All three draw, until the victim is killed in the middle of a batch.
         fill(1_000..2_000 + 200 * (round % 5));
-        victim.0.kill()?;
-        victim.0.wait()?;
+        victim.kill();
         fill(2_000 + 200 * (round % 5)..8_000);
-        first.extend(batches(out));
+        first.extend(printed_rows(out));
         std::fs::write(dir.path().join("done"), b"")?;
         let mut all = first;
         for reader in readers {
             all.extend(reader.join().expect("the reader does not panic"));
         }
         for child in &mut others {
-            assert!(child.0.wait()?.success());
+            assert!(child.wait().success());
         }
         let mut counts: BTreeMap<i64, u64> = BTreeMap::new();
         for index in &all {

@@ -6,11 +6,13 @@ mod claims;
 mod drop_rows;
 mod handles;
 mod large_batch;
+mod learner_process;
 mod learners;
 mod model;
 mod next_obs;
 mod other_schema;
 mod restore;
+mod rollouts;
 mod sampling;
 mod selectors;
 

@@ -63,6 +63,7 @@ __all__ = [
     "RateLimiter",
     "Recency",
     "ReplayBuffer",
+    "Rollout",
     "Sampler",
     "Schema",
     "Sequence",
@@ -81,7 +82,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from backcast import types as types
-    from backcast._form import Sequence, WholeEpisodes
+    from backcast._form import Rollout, Sequence, WholeEpisodes
     from backcast._native import Panel
     from backcast._select import (
         Consume,
@@ -108,6 +109,7 @@ else:
             "Panel": "_native",
             "Priority": "_select",
             "Recency": "_select",
+            "Rollout": "_form",
             "Sequence": "_form",
             "Smallest": "_select",
             "WholeEpisodes": "_form",

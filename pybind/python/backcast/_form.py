@@ -96,10 +96,62 @@ class WholeEpisodes:
     max_length: int | None = None
 
 
-Sequence.__module__ = WholeEpisodes.__module__ = "backcast"
+@dataclass(frozen=True)
+class Rollout:
+    """Draw rollouts: blocks ``[T, N]`` of the new transitions of all lanes, for on-policy learners.
+
+    Needs ``select=bc.Consume()``: each transition is in one block of all samplers that share the
+    table, in any process. ``sample(None)`` returns one column for each ``length`` new transitions
+    of a lane, oldest first, so a backlog is one block; ``sample(None, at_most=n)`` returns ``n``
+    columns at most, and lanes with the largest backlog come first. ``sample(n)`` waits for exactly
+    ``n`` columns. A draw never waits for a lane that lost its writer.
+
+    Every column of the ring is ``[T, N, ...]``, with ``next_*`` of the observations. ``mask``,
+    ``terminated``, ``truncated``, ``index`` and ``age`` are ``[T, N]``. Transitions go on across
+    the ends of episodes: there ``next_*`` is the final observation. The last transition before a
+    cut, as a restart or a killed writer leaves it, counts as truncated, so that no return passes
+    over it. Places with a false mask are zero, with ``index`` -1. Only short columns have some, at
+    their end: the rest of a lane without a writer, or of one whose oldest rows were overwritten.
+    All arrays are writable. :mod:`backcast.returns` takes blocks as they are.
+
+    Rollouts go with ``columns``, ``learned``, ``share`` and ``transform``. A rate limiter counts
+    transitions: ``limiter=bc.RateLimiter.queue(n)`` holds actors back that are ahead. ``out`` and
+    :meth:`Sampler.batches` are refused.
+
+    Parameters
+    ----------
+    length : int
+        Transitions of a column, ``T``; at most half of what a lane keeps, since a transition that
+        ends its episode takes two rows.
+    lanes : int, optional
+        Lanes that ``sample(None)`` waits for. When left out, it waits for all lanes that have a
+        writer: actors that start later join later blocks. A number also waits for lanes that no
+        writer has used yet, and for no lane that cannot get ready any more.
+
+    Examples
+    --------
+    >>> buf = bc.ReplayBuffer.create(None, {"obs": "f4", "reward": "f4"}, capacity=100, lanes=2)
+    >>> with buf.writer(lanes=2, autoreset_mode="next_step") as writer:
+    ...     for t in range(21):
+    ...         no = [False, False]
+    ...         at = writer.append(obs=[t, t], reward=[1, 1], terminated=no, truncated=no)
+    ...     sampler = buf.sampler(form=bc.Rollout(10), select=bc.Consume())
+    ...     block = sampler.sample(None, at_most=2)
+    >>> block["obs"].shape, block.mask.shape
+    ((10, 2), (10, 2))
+    """
+
+    length: int
+    lanes: int | None = None
+
+
+Sequence.__module__ = WholeEpisodes.__module__ = Rollout.__module__ = "backcast"
 Sequence.__init__ = explained_as(  # type: ignore[method-assign]
     seq_len="length", sequence_length="length", period="stride"
 )(Sequence.__init__)
 WholeEpisodes.__init__ = explained_as(length="max_length")(  # type: ignore[method-assign]
     WholeEpisodes.__init__
 )
+Rollout.__init__ = explained_as(  # type: ignore[method-assign]
+    num_steps="length", n_steps="length", unroll_length="length", rollout_length="length"
+)(Rollout.__init__)

@@ -23,8 +23,8 @@ from gymnasium.vector import AutoresetMode
 from numpy.typing import ArrayLike, NDArray
 
 from backcast._batch import Batch
+from backcast._form import Rollout, WholeEpisodes
 from backcast._form import Sequence as SequenceForm
-from backcast._form import WholeEpisodes
 from backcast._hindsight import Hindsight
 from backcast._params import Params
 from backcast._select import (
@@ -332,7 +332,7 @@ class ReplayBuffer:
         boundary: _Boundary = "mask",
         copy: bool = False,
         select: _Select = "uniform",
-        form: SequenceForm | WholeEpisodes | None = None,
+        form: SequenceForm | WholeEpisodes | Rollout | None = None,
         hindsight: Hindsight | None = None,
         transform: Callable[[Batch], Any] | None = None,
         learned: LearnedTable | str | None = None,
@@ -684,10 +684,22 @@ class Sampler:
     def __new__(cls, *_given: Never, **_named: Never) -> Self: ...
     @overload
     def sample(
-        self, batch_size: int, out: None = None, *, timeout: float | None = None
+        self,
+        batch_size: int | None,
+        out: None = None,
+        *,
+        at_most: int | None = None,
+        timeout: float | None = None,
     ) -> Batch: ...
     @overload
-    def sample(self, batch_size: int, out: _Out, *, timeout: float | None = None) -> _Out: ...
+    def sample(
+        self,
+        batch_size: int | None,
+        out: _Out,
+        *,
+        at_most: int | None = None,
+        timeout: float | None = None,
+    ) -> _Out: ...
     @overload
     def gather(
         self, index: ArrayLike, out: None = None, *, missing: _Missing = "error"
@@ -735,7 +747,7 @@ class Sampler:
     @property
     def share(self) -> tuple[int, int]: ...
     @property
-    def form(self) -> SequenceForm | WholeEpisodes | None: ...
+    def form(self) -> SequenceForm | WholeEpisodes | Rollout | None: ...
     def close(self) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(

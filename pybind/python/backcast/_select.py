@@ -162,13 +162,13 @@ class Consume:
 
     All samplers of a table share the queue, in all processes, so ``share`` has no effect. Draws
     wait for new transitions. One that times out keeps what it claimed for the next draw of its
-    sampler, which may ask for fewer: ``sample(1, timeout=0)`` until :exc:`WaitTimeoutError` drains
-    a rest that is smaller than a batch. With a rate limiter it may end with
-    :exc:`RateLimitTimeoutError` instead. Rows that writers overwrite before they are drawn are
-    skipped. A rate limiter does not prevent that: while a draw waits for rows, it holds no writer
-    back. A sampler that is closed gives back what it claimed and did
-    not return, unless another has claimed since; a process that is killed loses it, the batches
-    that :meth:`Sampler.batches` drew ahead included.
+    sampler, which may ask for fewer. ``sample(None)`` draws all that is new, up to ``at_most``, and
+    waits for one item; with ``timeout=0`` it drains a rest until :exc:`WaitTimeoutError`. With a
+    rate limiter it may end with :exc:`RateLimitTimeoutError` instead. Rows that writers overwrite
+    before they are drawn are skipped. A rate limiter does not prevent that: while a draw waits for
+    rows, it holds no writer back. A sampler that is closed gives back what it claimed and did not
+    return, unless another has claimed since; a process that is killed loses it, the batches that
+    :meth:`Sampler.batches` drew ahead included.
 
     Parameters
     ----------

@@ -12,7 +12,8 @@
 (32, 8)
 
 A batch of ``form=bc.WholeEpisodes("ragged")`` holds ``N`` transitions, one episode after the other:
-values and results are ``[N]`` then, and each episode has returns of its own.
+values and results are ``[N]`` then, and each episode has returns of its own. A block of
+``form=bc.Rollout(T)`` is time-major: values and results are ``[T, N]`` then.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ __all__ = ["Advantages", "VTrace", "discounted", "gae", "lambda_returns", "retra
 
 
 class Advantages(NamedTuple):
-    """Result of :func:`gae`: both ``[B, T]``, or ``[N]``, of the dtype of the values."""
+    """Result of :func:`gae`: both of the shape and the dtype of the values."""
 
     advantages: NDArray[Any]
     #: ``advantages + values``: targets of the value function.
@@ -44,7 +45,7 @@ class Advantages(NamedTuple):
 
 
 class VTrace(NamedTuple):
-    """Result of :func:`vtrace`: both ``[B, T]``, or ``[N]``, of the dtype of the values."""
+    """Result of :func:`vtrace`: both of the shape and the dtype of the values."""
 
     #: Targets of the value function.
     targets: NDArray[Any]
@@ -74,7 +75,8 @@ def gae(
     batch : Batch
         Has ``reward``, ``terminated`` and ``truncated`` over the same window. ``T`` is ``H + F``:
         the transitions of the history, or 1 without one, and those of the future. A ragged batch
-        of whole episodes has ``offsets``, and all arrays are ``[N]`` in place of ``[B, T]``.
+        of whole episodes has ``offsets``, and all arrays are ``[N]`` in place of ``[B, T]``. Those
+        of a block of rollouts are ``[T, N]``.
     values : array_like of float, [B, T]
         Values of ``obs``, history first, then ``future``.
     next_values : array_like of float, [B, T]
@@ -298,12 +300,16 @@ _LIMIT = "a number above 0, infinity for no limit"
 
 
 class _Steps:
-    """Transitions of the windows of a batch, ``[B, T]``; of a ragged one, ``[N]``."""
+    """Transitions of the windows of a batch, ``[B, T]``; of a ragged one, ``[N]``.
+
+    Those of a block of rollouts, ``[T, N]``, are turned to ``[N, T]``.
+    """
 
     def __init__(self, batch: Mapping[str, Any], gamma: _Gamma) -> None:
         if not isinstance(batch, Mapping):
             raise ArgumentTypeError(f"batch is {batch!r}; give what a sampler drew")
         self.ends = _episode_ends(batch)
+        self.time_major = _is_time_major(batch)
         self.rewards = self._joined(batch, "reward", np.dtype(np.float64))
         rewards = np.asarray(batch["reward"]).dtype
         # Whole numbers hold no discounted sum.
@@ -319,7 +325,7 @@ class _Steps:
             now = np.asarray(batch["reward"])
             single = now.ndim == 1 and self.ends is None
             mask = np.ones((len(now), 1) if single else now.shape, np.bool_)
-        mask = np.asarray(mask)
+        mask = self._turned(np.asarray(mask))
         if batch.get("future_mask") is not None:
             mask = np.concatenate([mask, batch["future_mask"]], axis=1)
         if mask.shape != self.rewards.shape:
@@ -340,6 +346,9 @@ class _Steps:
     def _like(self, batch: Mapping[str, Any], key: str, dtype: np.dtype[Any]) -> NDArray[Any]:
         return self._checked(key, self._joined(batch, key, dtype))
 
+    def _turned(self, array: NDArray[Any]) -> NDArray[Any]:
+        return array.T if self.time_major else array
+
     def _joined(self, batch: Mapping[str, Any], key: str, dtype: np.dtype[Any]) -> NDArray[Any]:
         """Return history and future of a column of single numbers, ``[B, T]`` or ``[N]``."""
         now = np.asarray(batch[key])
@@ -347,7 +356,7 @@ class _Steps:
             raise SampleError(f"`{key}` is {now.shape}; give one number for each transition")
         if self.ends is not None:
             return now.astype(dtype)
-        now = now.reshape(len(now), -1).astype(dtype)
+        now = self._turned(now.reshape(len(now), -1)).astype(dtype)
         future = batch.get("future")
         if future is not None:
             now = np.concatenate([now, np.asarray(future[key]).astype(dtype)], axis=1)
@@ -355,9 +364,11 @@ class _Steps:
 
     def _checked(self, what: str, array: NDArray[Any]) -> NDArray[Any]:
         if array.shape != self.rewards.shape:
+            got, wanted = self._turned(array).shape, self._turned(self.rewards).shape
+            order = "[T, N]" if self.time_major else "history first"
             raise SampleError(
-                f"{what} is {array.shape}, and the rewards of the windows are "
-                f"{self.rewards.shape}; give one number for each transition, history first"
+                f"{what} is {got}, and the rewards of the windows are {wanted}; give one number "
+                f"for each transition, {order}"
             )
         return array
 
@@ -381,7 +392,7 @@ class _Steps:
                 raise SampleError(f"{what} is of dtype {array.dtype}; give floats")
             if what != "ratios" and array.dtype in (np.dtype(np.float32), np.dtype(np.float64)):
                 dtype = array.dtype
-            arrays[what] = self._checked(what, array.astype(np.float64)).ravel()
+            arrays[what] = self._checked(what, self._turned(array.astype(np.float64))).ravel()
         flat = np.ravel
         found = _window_returns(
             self.rewards.shape[-1],
@@ -398,10 +409,20 @@ class _Steps:
             clips,
         )
         advantages, returns = found
-        shape = self.rewards.shape
         if advantages is not None:
-            advantages = advantages.reshape(shape).astype(dtype, copy=False)
-        return advantages, returns.reshape(shape).astype(dtype, copy=False)
+            advantages = self._shaped(advantages, dtype)
+        return advantages, self._shaped(returns, dtype)
+
+    def _shaped(self, numbers: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Return results as the batch has its transitions."""
+        shaped = self._turned(numbers.reshape(self.rewards.shape))
+        return np.ascontiguousarray(shaped).astype(dtype, copy=False)
+
+
+def _is_time_major(batch: Mapping[str, Any]) -> bool:
+    """Return whether a batch is a block of rollouts: its index has one number a transition."""
+    index = batch.get("index")
+    return index is not None and np.ndim(index) == 2
 
 
 def _episode_ends(batch: Mapping[str, Any]) -> NDArray[np.int64] | None:

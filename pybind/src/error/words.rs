@@ -49,7 +49,7 @@ const WITHOUT_CALLERS_WORDS: [&str; 20] = [
 ];
 
 /// Remedies in the words of the core, and as Python has them. `#` is a number.
-const REMEDIES: [(&str, &str); 38] = [
+const REMEDIES: [(&str, &str); 41] = [
     ("give `final_obs`, since", "give final_obs=infos[\"final_obs\"], since"),
     (
         "give `next_obs`, the observation that the step led to,",
@@ -84,6 +84,12 @@ const REMEDIES: [(&str, &str); 38] = [
         "give form=bc.Sequence(length) as long as the longest episode",
     ),
     ("make another one without the form", "make another one without form"),
+    (
+        "; choose consume, or draw sequences",
+        "; give select=bc.Consume(), or form=bc.Sequence(length)",
+    ),
+    ("draw them with `sample`, without `out`", "call sample(None) or sample(n), without `out`"),
+    ("give batch_size, or choose consume", "give batch_size, or select=bc.Consume()"),
     ("0.8 for a k of 4", "0.8 for k=4"),
     ("leave the column out with `columns`", "leave the column out with columns=[...]"),
     ("such as `value` of f4", "such as learned={\"value\": \"f4\"}"),

@@ -35,6 +35,7 @@ PUBLIC += [(sim, name) for name in ("Market", "Floor", "MarketConfig", "Populati
 OPTIONS = {
     *["Priority", "Largest", "Smallest", "Recency", "LaneWeights", "Epoch", "Consume"],
     "WholeEpisodes",
+    "Rollout",
 }
 """Options of a sampler, which checks their fields; `test_select` tries fields of wrong types."""
 

@@ -166,6 +166,7 @@ FIELDS = [
         bc.Epoch(),
         bc.Consume(),
         bc.WholeEpisodes(),
+        bc.Rollout(8, 1),
     ]
     for field in dataclasses.fields(cast(Any, option))
 ]
@@ -176,9 +177,9 @@ def test_a_field_of_another_type_is_named_with_what_to_give(option: Any, field: 
     values: list[Any] = [Odd(), b"x", {}]
     # A bool is not accepted as a number.
     values += [True, np.True_] if field in NUMBERS else []
-    # `max_length=None` is valid: it sets no limit.
-    values += [] if field == "max_length" else [None]
-    key = "form" if isinstance(option, bc.WholeEpisodes) else "select"
+    # `max_length=None` and `lanes=None` are valid: they set no limit.
+    values += [] if field in ("max_length", "lanes") else [None]
+    key = "form" if isinstance(option, bc.WholeEpisodes | bc.Rollout) else "select"
     with filled() as buf:
         for value in values:
             wrong: dict[str, Any] = {key: dataclasses.replace(option, **{field: value})}
@@ -237,6 +238,8 @@ def test_an_object_that_is_no_selector_is_refused(other: Any) -> None:  # noqa: 
         (lambda: ANY.Priority(epsilon=0.0), "`eps`"),
         (lambda: ANY.Consume(times=2), "`max_times_sampled`"),
         (lambda: ANY.WholeEpisodes(length=9), "`max_length`"),
+        (lambda: ANY.Rollout(num_steps=9), "`length`"),
+        (lambda: ANY.Rollout(), "length"),
     ],
 )
 def test_a_field_that_an_option_does_not_have_is_refused(made: Any, message: str) -> None:  # noqa: ANN401

@@ -68,7 +68,10 @@ impl Sampler {
     }
 
     /// Returns a batch of episodes, and the attempts that it took.
-    fn drawn_episodes(&mut self, batch: usize) -> Result<(Batch, u64), SampleError> {
+    pub(in crate::sampler) fn drawn_episodes(
+        &mut self,
+        batch: usize,
+    ) -> Result<(Batch, u64), SampleError> {
         let mut attempts = 0;
         let mut pieces = self.pieces(OpenItem::all(batch), None, &mut attempts)?;
         if pieces.len() == 1 {

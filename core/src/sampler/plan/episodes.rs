@@ -21,7 +21,9 @@ impl BatchPlan {
     ) -> Self {
         let (arenas, views, fields) = (Vec::new(), Vec::new(), Vec::new());
         let (segments, n_step, learned) = (Segments::default(), None, 0..0);
-        let plan = Self { batch, extent, arenas, views, fields, segments, n_step, learned };
+        let columns = None;
+        let plan =
+            Self { batch, extent, arenas, views, fields, segments, n_step, learned, columns };
         let (repeat, forward) = (false, true);
         let mut builder = Builder { plan, history: None, future: 0, copy, repeat, forward };
         let steps = Some(length);

@@ -1,42 +1,40 @@
 //! Rows that this sampler claimed from a table.
 
-use std::collections::VecDeque;
 use std::ops::Range;
 
+use backcast_layout::protocol::claim::ClaimPass;
+
+use super::ledger::{ClaimLedger, ClaimedItem};
 use super::too_few;
 use crate::error::SampleError;
 use crate::ring::Ring;
 use crate::sampler::eligibility::Eligibility;
 use crate::sampler::selector::Selector;
-use crate::table::{ClaimPlace, Claims, TableOptions};
+use crate::table::{ClaimPlace, Claims, TableOptions, new_rows};
 use crate::table_lock::LockLimits;
 
 /// A claimed row: lane and row, and its place in the table.
 type ClaimedRow = ((usize, u64), ClaimPlace);
 
+impl ClaimedItem for ClaimedRow {
+    fn last_place(&self) -> ClaimPlace {
+        self.1
+    }
+
+    fn transitions(&self) -> u64 {
+        1
+    }
+}
+
 /// Claimed rows of a batch, and those that are left over from batches that were not returned.
-///
-/// A drop gives back the claimed rows that were not returned to a caller, as far as no other
-/// sampler has claimed after them.
 #[derive(Debug)]
 pub(in crate::sampler) struct ClaimedRows {
     selector: Selector,
     windows: bool,
-    claims: Claims,
-    rows: Vec<ClaimedRow>,
-    /// Rows that were claimed and not returned; the next batch takes them first.
-    held: VecDeque<ClaimedRow>,
+    ledger: ClaimLedger<ClaimedRow>,
     /// Claimed rows whose eligibility depends on rows that are not published yet. Each comes with
     /// the end of its lane's readable rows at the last check. Tables that are renewed have none.
     undecided: Vec<(ClaimedRow, u64)>,
-    /// Rows of the last batches, with their numbers, which can be taken back.
-    ahead: VecDeque<(u64, Vec<ClaimedRow>)>,
-    /// Maximum length of `ahead`, at least 1.
-    kept: usize,
-    /// Last place of a row whose batch cannot be taken back any more.
-    handed_out: Option<ClaimPlace>,
-    /// Process that made the claims. A forked child has copies of them, which are not its own.
-    pid: u32,
 }
 
 impl ClaimedRows {
@@ -45,12 +43,9 @@ impl ClaimedRows {
         options: TableOptions,
         windows: bool,
     ) -> Result<Self, SampleError> {
-        let claims = Claims::open(ring, &options)?;
-        let (rows, held, ahead) = (Vec::new(), VecDeque::new(), VecDeque::new());
-        let undecided = Vec::new();
-        let selector = Selector::Table(options);
-        let (kept, handed_out, pid) = (1, None, std::process::id());
-        Ok(Self { selector, windows, claims, rows, held, undecided, ahead, kept, handed_out, pid })
+        let ledger = ClaimLedger::new(Claims::open(ring, &options)?);
+        let (selector, undecided) = (Selector::Table(options), Vec::new());
+        Ok(Self { selector, windows, ledger, undecided })
     }
 
     pub(super) fn selector(&self) -> &Selector {
@@ -59,66 +54,52 @@ impl ClaimedRows {
 
     /// Keeps the rows of the last `batches` batches, at least 1, for [`rewind`](Self::rewind).
     pub(super) fn keep(&mut self, batches: usize) {
-        self.kept = batches.max(1);
-        while self.ahead.len() > self.kept {
-            self.hand_out();
-        }
-    }
-
-    /// Forgets the oldest batch that is kept. Returns its memory.
-    fn hand_out(&mut self) -> Vec<ClaimedRow> {
-        let mut rows = self.ahead.pop_front().map_or_else(Vec::new, |(_, rows)| rows);
-        let last = rows.drain(..).map(|(_, place)| place).max();
-        self.handed_out = self.handed_out.max(last);
-        rows
+        self.ledger.keep(batches);
     }
 
     /// Takes back the rows of batch `batch` and later ones.
     pub(super) fn rewind(&mut self, batch: u64) {
-        while self.ahead.back().is_some_and(|(number, _)| *number >= batch) {
-            let Some((_, rows)) = self.ahead.pop_back() else { return };
-            self.claims.uncount_drawn(rows.len() as u64);
-            rows.into_iter().rev().for_each(|row| self.held.push_front(row));
-        }
+        self.ledger.rewind(batch);
     }
 
     /// Fails if the table was removed since it was opened.
     pub(super) fn check_not_removed(&self) -> Result<(), SampleError> {
-        Ok(self.claims.check_not_removed()?)
+        Ok(self.ledger.claims.check_not_removed()?)
     }
 
     /// Sets what ends waits for the lock of the table.
     pub(super) fn set_limits(&mut self, limits: LockLimits) {
-        self.claims.set_limits(limits);
+        self.ledger.claims.set_limits(limits);
     }
 
     /// Returns how many rows could be claimed now. Counts claimed rows that were undecided, if rows
     /// were published after them.
     pub(in crate::sampler) fn claimable(&self) -> u64 {
-        let ring = self.claims.ring();
+        let claims = &self.ledger.claims;
+        let ring = claims.ring();
         let has_more = |((lane, _), end): ((usize, u64), u64)| {
             let span = u32::try_from(lane).ok().and_then(|lane| ring.lane_span(lane));
             span.is_some_and(|rows| rows.end > end)
         };
         let undecided = self.undecided.iter().filter(|((row, _), end)| has_more((*row, *end)));
-        self.claims.claimable().saturating_add(undecided.count() as u64)
+        claims.claimable().saturating_add(undecided.count() as u64)
     }
 
     /// Says for an error how many rows of the ring are claimed, and which of them this sampler
     /// holds. Empty if none is claimed, or the number is unknown. O(lanes).
     pub(in crate::sampler) fn claimed_in_words(&self) -> String {
         let Selector::Table(options) = &self.selector else { return String::new() };
-        let ring = self.claims.ring();
+        let ring = self.ledger.claims.ring();
         let spans = (0..ring.lanes()).filter_map(|lane| ring.lane_span(lane));
         // The newest row of a lane begins no transition.
         let rows: u64 = spans.map(|rows| (rows.end - rows.start).saturating_sub(1)).sum();
-        let free = self.claims.claimable();
+        let free = self.ledger.claims.claimable();
         // A row that later passes repeat is free once for each of them.
         if free >= rows || (options.settings().times > 1 && free > 0) {
             return String::new();
         }
         let (name, claimed) = (options.name(), rows - free);
-        let own = match (self.rows.len() + self.held.len(), self.undecided.len()) {
+        let own = match (self.ledger.items.len() + self.ledger.held.len(), self.undecided.len()) {
             (0, 0) => String::new(),
             (held, 0) => format!(", {held} of them by this one for its batch"),
             (0, waits) => {
@@ -142,8 +123,8 @@ impl ClaimedRows {
         if self.undecided.is_empty() {
             return;
         }
-        self.held.extend(self.undecided.drain(..).map(|(row, _)| row));
-        self.held.make_contiguous().sort_by_key(|(_, place)| *place);
+        self.ledger.held.extend(self.undecided.drain(..).map(|(row, _)| row));
+        self.ledger.held.make_contiguous().sort_by_key(|(_, place)| *place);
     }
 
     /// Keeps a claimed row that is not eligible, if rows that are not published yet may change
@@ -175,37 +156,60 @@ impl ClaimedRows {
         items: usize,
         eligibility: &mut Eligibility,
     ) -> Result<bool, SampleError> {
+        self.claim_rows(items, items, eligibility)
+    }
+
+    /// Claims the rows that are new, up to `most`, and returns how many there are: 1 at least.
+    pub(super) fn begin_new(
+        &mut self,
+        most: usize,
+        eligibility: &mut Eligibility,
+    ) -> Result<usize, SampleError> {
+        match self.claim_rows(most, 1, eligibility) {
+            Err(SampleError::TooFew { .. }) if !self.ledger.items.is_empty() => {}
+            claimed => drop(claimed?),
+        }
+        Ok(self.ledger.items.len())
+    }
+
+    /// Claims `items` rows for a batch. A pass is begun only with `need` new rows, or as many as
+    /// are missing.
+    fn claim_rows(
+        &mut self,
+        items: usize,
+        need: usize,
+        eligibility: &mut Eligibility,
+    ) -> Result<bool, SampleError> {
         if self.windows {
             eligibility.build_index();
         }
-        // Holds the rows of a batch that failed.
-        self.rows.drain(..).rev().for_each(|row| self.held.push_front(row));
+        self.ledger.hold_items();
         self.take_undecided();
         let candidates: Vec<_> = eligibility.ranges().candidates().collect();
         let mut passes = None;
-        while self.rows.len() < items {
-            let missing = items - self.rows.len();
-            if let Some(((lane, seq), place)) = self.held.pop_front() {
+        while self.ledger.items.len() < items {
+            let missing = items - self.ledger.items.len();
+            if let Some(((lane, seq), place)) = self.ledger.held.pop_front() {
                 if is_newer(eligibility, (lane, seq)) {
                     // Another process began the pass, and has seen newer rows.
                     eligibility.refresh();
                 }
                 if eligibility.accepts(lane, seq, self.windows) {
-                    self.rows.push(((lane, seq), place));
+                    self.ledger.items.push(((lane, seq), place));
                     passes = None;
                 } else {
                     self.keep_undecided(((lane, seq), place), eligibility);
                 }
-            } else if !self.claim(missing, &candidates)? {
+            } else if !self.claim(missing, need.min(missing), &candidates)? {
                 // A table of renewed passes does not wait for writers: without candidates there is
                 // nothing to draw.
                 if self.is_renewed() {
                     return Ok(false);
                 }
-                return Err(too_few(&self.selector, missing, 0));
+                return Err(too_few(&self.selector, need.min(missing), 0));
             } else if self.is_renewed() {
                 // Two passes without a single transition: there is none.
-                let pass = self.claims.pass();
+                let pass = self.ledger.claims.pass();
                 let (first, changes) = passes.unwrap_or((pass, 0));
                 passes = Some((pass, changes + u32::from(first != pass)));
                 if passes.is_some_and(|(_, changes)| changes > 2) {
@@ -220,15 +224,22 @@ impl ClaimedRows {
         matches!(&self.selector, Selector::Table(options) if options.settings().renewed)
     }
 
-    /// Claims up to `want` rows, which are held then. Returns `false` if none can be claimed.
-    fn claim(&mut self, want: usize, candidates: &[Range<u64>]) -> Result<bool, SampleError> {
-        let Self { claims, held, .. } = self;
-        let want = want as u64;
-        Ok(claims.claim((want, want), candidates, |row, place| held.push_back((row, place)))?)
+    /// Claims up to `want` rows, which are held then. A pass is begun only with `need` new rows.
+    /// Returns `false` if none can be claimed.
+    fn claim(
+        &mut self,
+        want: usize,
+        need: usize,
+        candidates: &[Range<u64>],
+    ) -> Result<bool, SampleError> {
+        let ClaimLedger { claims, held, .. } = &mut self.ledger;
+        let fresh =
+            |settings, last: &ClaimPass| new_rows(settings, &last.ranges, candidates, need as u64);
+        Ok(claims.claim(want as u64, fresh, |row, place| held.push_back((row, place)))?)
     }
 
     pub(super) fn first_draw(&self, item: usize) -> Option<(usize, u64)> {
-        self.rows.get(item).map(|(row, _)| *row)
+        self.ledger.items.get(item).map(|(row, _)| *row)
     }
 
     /// Returns another row for an item whose row was rejected or overwritten: one that is held, or
@@ -242,47 +253,33 @@ impl ClaimedRows {
         // Checks no more rows than the ring has candidates: with a faulty peer, rows to claim may
         // never run out.
         for _ in 0..=eligibility.ranges().total() {
-            let found = self.held.pop_front();
+            let found = self.ledger.held.pop_front();
             if let Some(((lane, seq), place)) = found {
                 if is_newer(eligibility, (lane, seq)) {
                     // The inspection reads the ranges again, and the next attempt takes the row.
-                    self.held.push_front(((lane, seq), place));
+                    self.ledger.held.push_front(((lane, seq), place));
                     return Ok((lane, seq));
                 }
                 if eligibility.accepts(lane, seq, self.windows) {
-                    if let Some(row) = self.rows.get_mut(item) {
+                    if let Some(row) = self.ledger.items.get_mut(item) {
                         *row = ((lane, seq), place);
                     }
                     return Ok((lane, seq));
                 }
                 self.keep_undecided(((lane, seq), place), eligibility);
-            } else if !self.claim(1, &candidates)? {
+            } else if !self.claim(1, 1, &candidates)? {
                 break;
             }
         }
-        if item < self.rows.len() {
-            self.rows.remove(item);
+        if item < self.ledger.items.len() {
+            self.ledger.items.remove(item);
         }
         Err(too_few(&self.selector, 1, 0))
     }
 
     /// Ends a batch that was drawn.
     pub(super) fn finish(&mut self, batch: u64) {
-        self.claims.count_drawn(self.rows.len() as u64);
-        let memory = if self.ahead.len() < self.kept { Vec::new() } else { self.hand_out() };
-        self.ahead.push_back((batch, std::mem::replace(&mut self.rows, memory)));
-    }
-}
-
-impl Drop for ClaimedRows {
-    fn drop(&mut self) {
-        if self.pid != std::process::id() {
-            return;
-        }
-        while !self.ahead.is_empty() {
-            self.hand_out();
-        }
-        self.claims.give_back_after(self.handed_out);
+        self.ledger.finish(batch);
     }
 }
 

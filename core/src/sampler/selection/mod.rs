@@ -3,9 +3,11 @@
 mod claimed;
 mod episodes;
 mod extremes;
+mod ledger;
 #[cfg(test)]
 mod model;
 mod ordered;
+mod rollouts;
 mod selector_state;
 mod weighted;
 mod windows;
@@ -13,6 +15,7 @@ mod windows;
 use std::ops::Range;
 
 pub(super) use self::episodes::{ATTEMPTS_A_LOOK, OpenItem};
+pub(super) use self::rollouts::RolloutColumn;
 use self::selector_state::SelectorState;
 pub(super) use self::windows::DrawnWindows;
 use super::boundary::Boundary;
@@ -21,6 +24,7 @@ use super::gather::MAX_ATTEMPTS;
 use super::plan::BatchPlan;
 use super::prioritised::PrioritisedDraws;
 use super::rng::CounterRng;
+use super::rollouts::BlockSize;
 use super::selector::Selector;
 use super::stream::DrawStream;
 use crate::error::{PriorityError, SampleError};
@@ -49,7 +53,8 @@ impl Selection {
         selector: Selector,
         (windows, starts): (DrawnWindows, StartIndex),
     ) -> Result<Self, SampleError> {
-        let selector = SelectorState::open(ring, selector, windows.leave_out())?.map(Box::new);
+        let selector = SelectorState::open(ring, selector, windows.leave_out(), windows.rollout())?
+            .map(Box::new);
         let mut eligibility = Eligibility::new(ring, starts);
         if let Some(of) = windows.episodes() {
             eligibility = eligibility.of_episodes(of.max_length.map_or(u64::MAX, u64::from));
@@ -226,7 +231,46 @@ impl Selection {
 
     /// Returns whether draws wait for rows that can be claimed.
     pub(super) fn awaits_rows(&self) -> bool {
-        matches!(self.selector.as_deref(), Some(SelectorState::Claimed(_)))
+        let state = self.selector.as_deref();
+        matches!(state, Some(SelectorState::Claimed(_) | SelectorState::Rollouts(_)))
+    }
+
+    /// Returns whether draws take each row once, so that some rows are new.
+    pub(super) fn has_new_rows(&self) -> bool {
+        self.awaits_rows()
+            && !matches!(&self.selector(), Selector::Table(of) if of.settings().renewed)
+    }
+
+    /// Claims the items that are new, up to `most`, for the next batch. Returns how many there are.
+    pub(super) fn begin_new(&mut self, most: usize) -> Result<usize, SampleError> {
+        match self.selector.as_deref_mut() {
+            Some(SelectorState::Claimed(of)) => of.begin_new(most, &mut self.eligibility),
+            _ => Err(self.nothing()),
+        }
+    }
+
+    /// Claims the columns of a block of rollouts. Returns how many rows were overwritten before.
+    pub(super) fn begin_block(&mut self, size: BlockSize) -> Result<u64, SampleError> {
+        match self.selector.as_deref_mut() {
+            Some(SelectorState::Rollouts(of)) => of.begin(size),
+            _ => Err(self.nothing()),
+        }
+    }
+
+    /// Returns the columns of the block that was begun.
+    pub(super) fn block(&self) -> &[RolloutColumn] {
+        match self.selector.as_deref() {
+            Some(SelectorState::Rollouts(of)) => &of.ledger().items,
+            _ => &[],
+        }
+    }
+
+    /// Removes transitions that were overwritten from the block: the number of the column of each,
+    /// and its place in the column.
+    pub(super) fn remove_from_block(&mut self, lost: impl Iterator<Item = (usize, usize)>) {
+        if let Some(SelectorState::Rollouts(of)) = self.selector.as_deref_mut() {
+            of.remove(lost);
+        }
     }
 
     /// Says for an error which rows are claimed, and which of these are left out for their windows.

@@ -6,6 +6,7 @@
 use super::claimed::ClaimedRows;
 use super::extremes::ExtremeRows;
 use super::ordered::OrderedRows;
+use super::rollouts::ClaimedRollouts;
 use super::weighted::WeightedRows;
 use crate::error::SampleError;
 use crate::priority::Priorities;
@@ -13,6 +14,7 @@ use crate::ring::Ring;
 use crate::sampler::eligibility::{Candidate, Eligibility};
 use crate::sampler::prioritised::PrioritisedDraws;
 use crate::sampler::rng::CounterRng;
+use crate::sampler::rollouts::Rollout;
 use crate::sampler::selector::Selector;
 use crate::table_lock::LockLimits;
 
@@ -24,16 +26,18 @@ pub(super) enum SelectorState {
     Ordered(OrderedRows),
     Weighted(WeightedRows),
     Claimed(ClaimedRows),
+    Rollouts(ClaimedRollouts),
 }
 
 impl SelectorState {
     /// Opens the state of a selector. Returns `None` for uniform draws. `windows` says whether some
     /// transitions are left out for their windows. Ordered, extreme and claimed rows are then
-    /// checked before they are chosen.
+    /// checked before they are chosen. `rollout` is the form of rollouts, if they are drawn.
     pub(super) fn open(
         ring: &Ring,
         selector: Selector,
         windows: bool,
+        rollout: Option<Rollout>,
     ) -> Result<Option<Self>, SampleError> {
         selector.check(ring)?;
         Ok(Some(match selector {
@@ -44,7 +48,10 @@ impl SelectorState {
             Selector::MaxPriority(_) | Selector::MinPriority(_) => {
                 Self::Extreme(ExtremeRows::open(ring, selector, windows)?)
             }
-            Selector::Table(options) => Self::Claimed(ClaimedRows::open(ring, options, windows)?),
+            Selector::Table(options) => match rollout {
+                Some(form) => Self::Rollouts(ClaimedRollouts::open(ring, options, form)?),
+                None => Self::Claimed(ClaimedRows::open(ring, options, windows)?),
+            },
             Selector::Fifo | Selector::Lifo => Self::Ordered(OrderedRows::new(selector, windows)),
             Selector::Recency { .. } | Selector::LaneWeights(_) | Selector::LaneStrata => {
                 Self::Weighted(WeightedRows::new(selector))
@@ -60,6 +67,7 @@ impl SelectorState {
             Self::Ordered(of) => of.selector().clone(),
             Self::Weighted(of) => of.selector().clone(),
             Self::Claimed(of) => of.selector().clone(),
+            Self::Rollouts(of) => of.selector().clone(),
         }
     }
 
@@ -67,6 +75,7 @@ impl SelectorState {
     pub(super) fn check_not_removed(&mut self) -> Result<(), SampleError> {
         match self {
             Self::Claimed(of) => of.check_not_removed(),
+            Self::Rollouts(of) => Ok(of.ledger().claims.check_not_removed()?),
             other => match other.priorities_mut() {
                 Some(priorities) => Ok(priorities.check_not_removed()?),
                 None => Ok(()),
@@ -78,6 +87,7 @@ impl SelectorState {
     pub(super) fn set_limits(&mut self, limits: LockLimits) {
         match self {
             Self::Claimed(of) => of.set_limits(limits),
+            Self::Rollouts(of) => of.set_limits(limits),
             other => {
                 if let Some(priorities) = other.priorities_mut() {
                     priorities.set_limits(limits);
@@ -91,7 +101,7 @@ impl SelectorState {
         match self {
             Self::Prioritised(of) => Some(of.priorities_mut()),
             Self::Extreme(of) => Some(of.priorities_mut()),
-            Self::Ordered(_) | Self::Weighted(_) | Self::Claimed(_) => None,
+            Self::Ordered(_) | Self::Weighted(_) | Self::Claimed(_) | Self::Rollouts(_) => None,
         }
     }
 
@@ -109,28 +119,36 @@ impl SelectorState {
             Self::Ordered(of) => of.begin(items, eligibility),
             Self::Claimed(of) => of.begin(items, eligibility),
             Self::Weighted(of) => of.begin(rng, (batch, items), eligibility),
+            // Blocks are begun on their own.
+            Self::Rollouts(_) => Ok(false),
         }
     }
 
     /// Ends batch number `batch`, which was drawn.
     pub(super) fn finish(&mut self, batch: u64) {
-        if let Self::Claimed(of) = self {
-            of.finish(batch);
+        match self {
+            Self::Claimed(of) => of.finish(batch),
+            Self::Rollouts(of) => of.ledger_mut().finish(batch),
+            _ => {}
         }
     }
 
     /// Keeps the claimed rows of the last `batches` batches, at least 1, for
     /// [`rewind`](Self::rewind).
     pub(super) fn keep(&mut self, batches: usize) {
-        if let Self::Claimed(of) = self {
-            of.keep(batches);
+        match self {
+            Self::Claimed(of) => of.keep(batches),
+            Self::Rollouts(of) => of.ledger_mut().keep(batches),
+            _ => {}
         }
     }
 
     /// Takes back the claimed rows of batch number `batch` and of later ones.
     pub(super) fn rewind(&mut self, batch: u64) {
-        if let Self::Claimed(of) = self {
-            of.rewind(batch);
+        match self {
+            Self::Claimed(of) => of.rewind(batch),
+            Self::Rollouts(of) => of.ledger_mut().rewind(batch),
+            _ => {}
         }
     }
 
@@ -138,6 +156,7 @@ impl SelectorState {
     pub(super) fn claimable(&self) -> Option<u64> {
         match self {
             Self::Claimed(of) => Some(of.claimable()),
+            Self::Rollouts(of) => Some(of.claimable()),
             _ => None,
         }
     }
@@ -159,6 +178,7 @@ impl SelectorState {
             Self::Ordered(of) => of.first_draw(item),
             Self::Weighted(of) => of.first_draw(item),
             Self::Claimed(of) => of.first_draw(item),
+            Self::Rollouts(_) => None,
         }
     }
 
@@ -177,6 +197,7 @@ impl SelectorState {
             Self::Extreme(of) => Some(of.next(item, eligibility)?),
             Self::Ordered(of) => Some(of.next(item, eligibility)?),
             Self::Claimed(of) => Some(of.next(item, eligibility)?),
+            Self::Rollouts(_) => None,
         };
         let candidate = |(lane, seq)| Some(Candidate { attempt, lane: lane_number(lane)?, seq });
         Ok(found.and_then(candidate))

@@ -7,6 +7,7 @@ use crate::sampler::eligibility::Eligibility;
 use crate::sampler::episodes::WholeEpisodes;
 use crate::sampler::form::{Form, Sequence};
 use crate::sampler::options::DrawOptions;
+use crate::sampler::rollouts::Rollout;
 use crate::sampler::window::{RowHeaders, StartRule, Window, WindowExtent};
 
 /// Windows that a sampler asks for, and which of them may be drawn.
@@ -34,6 +35,11 @@ impl DrawnWindows {
     /// Returns the whole episodes, if they are drawn.
     pub(super) fn episodes(&self) -> Option<WholeEpisodes> {
         self.form.episodes()
+    }
+
+    /// Returns the rollouts, if they are drawn.
+    pub(super) fn rollout(&self) -> Option<Rollout> {
+        self.form.rollout()
     }
 
     /// Returns the rule for the transitions that may be drawn. The boundary may refuse more.

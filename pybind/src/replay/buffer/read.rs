@@ -87,9 +87,9 @@ impl ReplayBuffer {
     ///     those of largest or smallest priority; :class:`Recency`: newer ones more often;
     ///     :class:`LaneWeights`: lanes by weight; :class:`Epoch`: without replacement, pass after
     ///     pass; :class:`Consume`: new ones only, for which draws wait.
-    /// form : Sequence or WholeEpisodes, optional
-    ///     Draw sequences or whole episodes in place of single transitions: see :class:`Sequence`
-    ///     and :class:`WholeEpisodes`.
+    /// form : Sequence, WholeEpisodes or Rollout, optional
+    ///     Draw sequences, whole episodes or rollouts in place of single transitions: see
+    ///     :class:`Sequence`, :class:`WholeEpisodes` and :class:`Rollout`.
     /// hindsight : Hindsight, optional
     ///     Replace the goals of some transitions by goals that their episode achieved, and their
     ///     rewards accordingly; ``batch["relabelled"]``, bool ``[B]``, says which.

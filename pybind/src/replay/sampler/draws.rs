@@ -92,9 +92,24 @@ impl SharedSampler {
         out: Option<&Bound<'py, PyAny>>,
         timeout: Option<Duration>,
     ) -> Result<Bound<'py, PyAny>, Failure> {
-        let batch = batch_size_of(batch_size)?;
+        self.sample_size(py, BatchSize::Items(batch_size_of(batch_size)?), out, timeout)
+    }
+
+    /// Draws a batch of a number of items, or of all that is new.
+    pub(super) fn sample_size<'py>(
+        &self,
+        py: Python<'py>,
+        size: BatchSize,
+        out: Option<&Bound<'py, PyAny>>,
+        timeout: Option<Duration>,
+    ) -> Result<Bound<'py, PyAny>, Failure> {
         let mut number = None;
         let drawn = if let Some(out) = out {
+            let BatchSize::Items(batch) = size else {
+                let message = "out is filled with a number of items, and batch_size is None; give \
+                               batch_size, or leave out out";
+                return Err(Failure::new(ErrorClass::Sample, message));
+            };
             let filled = self.fill(
                 py,
                 out,
@@ -112,7 +127,10 @@ impl SharedSampler {
             let drawn = self.drawn(py, |sampler| {
                 sampler.set_timeout(timeout);
                 let next = sampler.next_batch();
-                let drawn = sampler.sample(batch)?;
+                let drawn = match size {
+                    BatchSize::Items(batch) => sampler.sample(batch)?,
+                    BatchSize::New(at_most) => sampler.sample_new(at_most)?,
+                };
                 number = Some(next);
                 Ok(drawn)
             });
@@ -330,6 +348,36 @@ impl SharedSampler {
             drop(ahead.stop(py));
         }
         Ok(())
+    }
+}
+
+/// Size of a batch.
+#[derive(Clone, Copy)]
+pub(super) enum BatchSize {
+    Items(usize),
+    /// All that is new, up to a number of items.
+    New(Option<usize>),
+}
+
+impl BatchSize {
+    /// Reads `batch_size` and `at_most`.
+    pub(super) fn of(
+        batch_size: Option<Argument<i128>>,
+        at_most: Option<Argument<i128>>,
+    ) -> Result<Self, Failure> {
+        let most = u32::try_from(MAX_BATCH).unwrap_or(u32::MAX);
+        let at_most = at_most
+            .map(|at_most| count_in(at_most, "at_most", 1..=most, ErrorClass::Sample))
+            .transpose()?;
+        match (batch_size, at_most) {
+            (None, at_most) => Ok(Self::New(at_most.map(|most| most as usize))),
+            (Some(_), Some(_)) => {
+                let message = "at_most limits a batch of all that is new: write sample(None, \
+                               at_most=...), or leave at_most out";
+                Err(Failure::new(ErrorClass::Sample, message))
+            }
+            (Some(batch_size), None) => Ok(Self::Items(batch_size_of(batch_size)?)),
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! The form of what a sampler draws, as an object of Python.
 
-use backcast_core::{ColumnWindow, ColumnWindows, EpisodeLayout, Form, Sequence, WholeEpisodes};
+use backcast_core::{
+    ColumnWindow, ColumnWindows, EpisodeLayout, Form, Rollout, Sequence, WholeEpisodes,
+};
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyString};
 
@@ -13,7 +15,7 @@ const MODULE: &str = "backcast._form";
 
 /// Reads `form`, and the columns of which a sequence has only the first value.
 pub(super) fn read(form: &Bound<'_, PyAny>) -> Result<(Form, Vec<String>), Failure> {
-    match Fields::of(form, MODULE, &["Sequence", "WholeEpisodes"])? {
+    match Fields::of(form, MODULE, &["Sequence", "WholeEpisodes", "Rollout"])? {
         Some(("Sequence", fields)) => {
             let first = fields.any("first")?;
             let names = if first.is_instance_of::<PyString>() {
@@ -26,9 +28,11 @@ pub(super) fn read(form: &Bound<'_, PyAny>) -> Result<(Form, Vec<String>), Failu
             };
             Ok((Form::Sequence(sequence_of(&fields)?), names))
         }
+        Some(("Rollout", fields)) => Ok((Form::Rollout(rollout_of(&fields)?), Vec::new())),
         Some((_, fields)) => Ok((Form::Episodes(episodes_of(&fields)?), Vec::new())),
         None => {
-            let wanted = "bc.Sequence(80), bc.WholeEpisodes(), or None for transitions";
+            let wanted =
+                "bc.Sequence(80), bc.WholeEpisodes(), bc.Rollout(128), or None for transitions";
             Err(wrong_type(form, "form", wanted))
         }
     }
@@ -41,6 +45,14 @@ fn sequence_of(fields: &Fields<'_, '_>) -> Result<Sequence, Failure> {
         return Ok(sequence);
     }
     Ok(sequence.stride(count(fields.get("stride")?, "stride", 1, ErrorClass::Sample)?))
+}
+
+fn rollout_of(fields: &Fields<'_, '_>) -> Result<Rollout, Failure> {
+    let rollout = Rollout::new(count(fields.get("length")?, "length", 1, ErrorClass::Sample)?);
+    if fields.any("lanes")?.is_none() {
+        return Ok(rollout);
+    }
+    Ok(rollout.lanes(count(fields.get("lanes")?, "lanes", 1, ErrorClass::Sample)?))
 }
 
 fn episodes_of(fields: &Fields<'_, '_>) -> Result<WholeEpisodes, Failure> {
@@ -85,6 +97,9 @@ pub(super) fn in_python<'py>(
         }
         Form::Episodes(WholeEpisodes { layout, max_length }) => {
             module.getattr("WholeEpisodes")?.call1((layout.as_str(), max_length)).map(Some)
+        }
+        Form::Rollout(Rollout { length, lanes, .. }) => {
+            module.getattr("Rollout")?.call1((length, lanes)).map(Some)
         }
         _ => Ok(None),
     }

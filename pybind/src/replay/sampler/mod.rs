@@ -10,6 +10,7 @@ mod out;
 mod priority;
 pub(crate) mod returns;
 mod selector;
+mod settings;
 pub(crate) mod stats;
 pub(crate) mod transition_order;
 mod windows;
@@ -28,10 +29,9 @@ use crate::json;
 use crate::replay::sampler::batches::{Batches, Prefetcher};
 
 pub(crate) use self::draws::SharedSampler;
-use self::draws::{SamplerPlace, batch_size_of};
+use self::draws::{BatchSize, SamplerPlace, batch_size_of};
 pub(crate) use self::hooks::{BatchFunctions, hindsight_of};
 use self::priority::{PrioritySettings, SamplerPriorities, Updated, scheduled};
-use self::selector::in_python;
 pub(crate) use self::selector::{SelectorSettings, draws_by_seed};
 pub(crate) use self::windows::{Gamma, WindowArguments, WindowOptions};
 
@@ -112,8 +112,10 @@ impl Sampler {
     ///
     /// Parameters
     /// ----------
-    /// batch_size : int
-    ///     Transitions to draw, ``B``, or sequences or episodes; 1 to ``2**24``.
+    /// batch_size : int or None
+    ///     Transitions to draw, ``B``, or sequences, episodes or columns of rollouts; 1 to
+    ///     ``2**24``. With :class:`Consume` None draws all that is new: 1 item at least, for which
+    ///     the draw waits, and columns of every lane of a :class:`Rollout`.
     /// out : Batch or dict of ndarray, optional
     ///     Memory to fill in place of new memory. A Batch of a sampler with equal windows, columns
     ///     and batch size: its arrays, and all views of them that were kept, show the new draw; an
@@ -123,6 +125,8 @@ impl Sampler {
     ///     sampler whose arrays are separate: one without windows, or with ``copy=True``. Another
     ///     thread that reads the arrays meanwhile sees a mixture of old and new values, and so does
     ///     the caller after an error.
+    /// at_most : int, optional
+    ///     Items of ``sample(None)`` at most; the rest stays for the next draw.
     /// timeout : float, optional
     ///     Seconds to wait for the ring's limiter, and with the selector :class:`Consume` for new
     ///     transitions; without end when left out. A draw that needs the lock of a table also waits
@@ -138,9 +142,9 @@ impl Sampler {
     ///     drawn one on; ``n_reward``, ``n_discount`` and ``n_next_*`` with n-step returns;
     ///     ``weight``, float32, the importance weights of draws by priority; ``length`` or
     ///     ``offsets`` with whole episodes. Arrays are ``[B, ...]``, windows ``[B, H, ...]`` and
-    ///     ``[B, F, ...]``, sequences ``[B, L, ...]``. If ``out`` is given, this is that object,
-    ///     unless ``transform`` returns another. The next batch reuses the memory of one that
-    ///     nothing refers to.
+    ///     ``[B, F, ...]``, sequences ``[B, L, ...]``, rollouts ``[T, N, ...]``. If ``out`` is
+    ///     given, this is that object, unless ``transform`` returns another. The next batch reuses
+    ///     the memory of one that nothing refers to.
     ///
     /// Raises
     /// ------
@@ -154,11 +158,11 @@ impl Sampler {
     ///     If another process keeps the lock of a table for longer than the draw waits.
     /// WaitTimeoutError
     ///     If :class:`Consume` found fewer than ``batch_size`` new transitions in ``timeout``
-    ///     seconds.
+    ///     seconds, or nothing new for ``sample(None)``.
     /// SampleError
     ///     If the ring holds no transition yet, or with ``boundary="reject"`` no whole window; if
     ///     ``out`` does not fit, with the first key that differs; if ``batch_size`` is out of
-    ///     range; or if an iterator of this sampler is open.
+    ///     range, or None without :class:`Consume`; or if an iterator of this sampler is open.
     /// NotFoundError
     ///     If the table of the selector was removed and the draw has to change it, or if the ring
     ///     was removed or replaced and the buffer has ``on_unlinked="error"``.
@@ -174,17 +178,22 @@ impl Sampler {
     /// >>> batch = buf.sampler(seed=7, history=4, future=2).sample(32)
     /// >>> batch["obs"].shape, batch.mask.shape, batch.future_mask.shape
     /// ((32, 4), (32, 4), (32, 2))
-    #[pyo3(signature = (batch_size=Argument::Missing, out=None, *, timeout=None))]
-    #[pyo3(text_signature = "($self, batch_size, out=None, *, timeout=None)")]
+    #[pyo3(signature = (
+        batch_size=Some(Argument::Missing), out=None, *, at_most=None, timeout=None
+    ))]
+    #[pyo3(text_signature = "($self, batch_size, out=None, *, at_most=None, timeout=None)")]
+    #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn sample<'py>(
         &self,
         py: Python<'py>,
-        batch_size: Argument<i128>,
+        batch_size: Option<Argument<i128>>,
         out: Option<&Bound<'py, PyAny>>,
+        at_most: Option<Argument<i128>>,
         timeout: Option<Argument<f64>>,
     ) -> Result<Bound<'py, PyAny>, Failure> {
+        let (size, timeout) = (BatchSize::of(batch_size, at_most)?, timeout_of(timeout)?);
         self.follow_schedule(py)?;
-        self.draws.sample(py, batch_size, out, timeout_of(timeout)?)
+        self.draws.sample_size(py, size, out, timeout)
     }
 
     /// Draw batches ahead, in a separate thread, while the learner computes.
@@ -492,63 +501,6 @@ impl Sampler {
     #[getter]
     fn sampled(&self, py: Python<'_>) -> Result<u64, Failure> {
         py.detach(|| self.draws.asked(CoreSampler::sampled, Prefetcher::sampled))
-    }
-
-    /// The seed, also of a sampler that was not given one.
-    #[getter]
-    fn seed(&self) -> u64 {
-        self.draws.seed
-    }
-
-    /// Length of the history window, ``H``, or None.
-    ///
-    /// If ``history`` or ``columns`` named columns, a dict of their windows. None with sequences.
-    #[getter]
-    fn history<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        self.windows.history_of(py)
-    }
-
-    /// Length of the future window, ``F``, or 0.
-    #[getter]
-    fn future(&self) -> u32 {
-        self.windows.future
-    }
-
-    /// Transitions of n-step returns, or None.
-    #[getter]
-    fn n_step(&self) -> Option<u32> {
-        self.windows.n_step
-    }
-
-    /// Discount of n-step returns, "discount" for those of the column, or None.
-    #[getter]
-    fn gamma<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        self.windows.gamma_of(py)
-    }
-
-    /// Selector: a word, or an object such as ``Priority``.
-    #[getter]
-    fn select<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let beta = self.priorities.as_ref().map(|of| of.beta_of(py)).transpose()?;
-        in_python(py, &self.selector, beta.flatten())
-    }
-
-    /// Rule for windows beyond their episode: "mask", "reject" or "clamp".
-    #[getter]
-    fn boundary(&self) -> &'static str {
-        self.windows.boundary.as_str()
-    }
-
-    /// Rank of this learner, from 0, and the number of learners that share the draws of the seed.
-    #[getter]
-    fn share(&self) -> (u32, u32) {
-        self.windows.share
-    }
-
-    /// Sequences or whole episodes, or None if transitions are drawn.
-    #[getter]
-    fn form<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        self.windows.form_of(py)
     }
 
     /// Release the ring, and end an iterator that draws ahead. Closing again does nothing.

@@ -160,6 +160,7 @@ impl WindowOptions {
         let options = match self.form {
             Form::Sequence(of) => options.sequence(of),
             Form::Episodes(of) => options.episodes(of),
+            Form::Rollout(of) => options.rollout(of),
             _ => options,
         };
         let options = match self.history {

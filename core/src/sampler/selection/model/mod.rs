@@ -25,9 +25,10 @@ use rand::{RngExt, SeedableRng};
 use self::list::{ListedRing, Row};
 use self::passes::{Claimer, Passes};
 use self::steps::{Mutant, OPS, Op};
-use crate::table::Claims;
+use crate::table::{Claims, new_rows};
 use crate::{
-    PriorityOptions, RowIndex, SampleError, Sampler, SamplerOptions, Selector, TableOptions,
+    ClaimPass, PriorityOptions, RowIndex, SampleError, Sampler, SamplerOptions, Selector,
+    TableOptions,
 };
 
 /// Selectors of a case.
@@ -198,7 +199,10 @@ impl Case {
             (Some(passes), Selector::Table(options)) if step == 0 => {
                 let mut victim = Claims::open(&self.list.ring, options).unwrap();
                 let (want, candidates) = (batch as u64, self.list.candidates());
-                victim.claim((want, want), &candidates, |_, _| {}).unwrap();
+                let fresh = |settings, last: &ClaimPass| {
+                    new_rows(settings, &last.ranges, &candidates, want)
+                };
+                victim.claim(want, fresh, |_, _| {}).unwrap();
                 if !keeps {
                     passes.claim(batch, &candidates);
                 }

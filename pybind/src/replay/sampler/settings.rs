@@ -1,0 +1,67 @@
+//! Settings of a sampler, as its attributes.
+
+use pyo3::prelude::*;
+use pyo3::types::PyAny;
+
+use super::Sampler;
+use super::selector::in_python;
+
+#[pymethods]
+impl Sampler {
+    /// The seed, also of a sampler that was not given one.
+    #[getter]
+    fn seed(&self) -> u64 {
+        self.draws.seed
+    }
+
+    /// Length of the history window, ``H``, or None.
+    ///
+    /// If ``history`` or ``columns`` named columns, a dict of their windows. None with sequences.
+    #[getter]
+    fn history<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.windows.history_of(py)
+    }
+
+    /// Length of the future window, ``F``, or 0.
+    #[getter]
+    fn future(&self) -> u32 {
+        self.windows.future
+    }
+
+    /// Transitions of n-step returns, or None.
+    #[getter]
+    fn n_step(&self) -> Option<u32> {
+        self.windows.n_step
+    }
+
+    /// Discount of n-step returns, "discount" for those of the column, or None.
+    #[getter]
+    fn gamma<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.windows.gamma_of(py)
+    }
+
+    /// Selector: a word, or an object such as ``Priority``.
+    #[getter]
+    pub(super) fn select<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let beta = self.priorities.as_ref().map(|of| of.beta_of(py)).transpose()?;
+        in_python(py, &self.selector, beta.flatten())
+    }
+
+    /// Rule for windows beyond their episode: "mask", "reject" or "clamp".
+    #[getter]
+    fn boundary(&self) -> &'static str {
+        self.windows.boundary.as_str()
+    }
+
+    /// Rank of this learner, from 0, and the number of learners that share the draws of the seed.
+    #[getter]
+    fn share(&self) -> (u32, u32) {
+        self.windows.share
+    }
+
+    /// Sequences, whole episodes or rollouts, or None if transitions are drawn.
+    #[getter]
+    pub(super) fn form<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.windows.form_of(py)
+    }
+}
