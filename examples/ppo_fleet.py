@@ -1,8 +1,8 @@
 """Four actors and a learner: PPO on CartPole, each row drawn once.
 
-The ring is a queue: actors wait when they are a batch ahead, so rows are a version or two old.
+The ring is a queue: actors wait when they are a block ahead, so rows are a version or two old.
 Training ends when the greedy policy has a mean return of 475 in 20 episodes: on two cores within a
-minute, 15 to 25 batches. After 100 batches it stops with status 1. PPO without an entropy bonus:
+minute, 15 to 25 blocks. After 100 blocks it stops with status 1. PPO without an entropy bonus:
 Schulman and others (2017), https://arxiv.org/abs/1707.06347.
 
     python examples/ppo_fleet.py [SEED]
@@ -20,7 +20,7 @@ import torch
 from backcast.returns import gae
 from torch import nn
 
-ACTORS, BATCH, AHEAD, EPOCHS, PARTS, SOLVED, MOST_BATCHES = 4, 1_024, 63, 6, 8, 475, 100
+ACTORS, LENGTH, EPOCHS, PARTS, SOLVED, MOST_BATCHES = 4, 256, 6, 8, 475, 100
 ROW = {"obs": ("f4", (4,)), "action": "i8", "reward": "f4", "odds": "f4", "params_version": "i8"}
 
 
@@ -37,16 +37,16 @@ class Learner:
         self.policy, self.value = network(2), network(1)
         self.adam = torch.optim.Adam([*self.policy.parameters(), *self.value.parameters()], 1e-3)
 
-    def learn(self, batch: bc.Batch) -> None:
-        """Take the gradient steps of a batch: several epochs of minibatches."""
-        pairs = [(batch[name], batch["future"][name]) for name in ("obs", "next_obs")]
-        windows = [np.concatenate([first[:, None], rest], 1) for first, rest in pairs]
-        values = [self.value(torch.from_numpy(obs)).squeeze(-1).detach() for obs in windows]
-        both = gae(batch, *values, gamma=0.99, lam=0.95)
-        gain, goal = (torch.from_numpy(windows[:, 0].copy()) for windows in both)
+    def learn(self, block: bc.Batch) -> None:
+        """Take the gradient steps of a block: several epochs of minibatches."""
+        both = torch.from_numpy(np.stack([block["obs"], block["next_obs"]]))
+        values = self.value(both).squeeze(-1).detach().numpy()
+        found = [*gae(block, *values, gamma=0.99, lam=0.95), block["obs"], block["action"]]
+        columns = (torch.from_numpy(array[block.mask]) for array in [*found, block["odds"]])
+        gain, goal, obs, action, odds = columns
         gain = (gain - gain.mean()) / (gain.std() + 1e-8)
-        obs, action, odds = (torch.from_numpy(batch[name]) for name in ("obs", "action", "odds"))
-        for part in [part for _ in range(EPOCHS) for part in torch.randperm(BATCH).chunk(PARTS)]:
+        parts = [part for _ in range(EPOCHS) for part in torch.randperm(len(obs)).chunk(PARTS)]
+        for part in parts:
             logs = self.policy(obs[part]).log_softmax(1)
             ratio = logs.gather(1, action[part, None]).squeeze(1).exp() / odds[part]
             clipped = torch.minimum(ratio * gain[part], ratio.clamp(0.8, 1.2) * gain[part])
@@ -97,20 +97,20 @@ def main(seed: int) -> int:
     torch.manual_seed(seed)
     learner, name, score, count = Learner(), f"ppo-{os.getpid()}", 0.0, 0
     weights = learner.policy.state_dict()  # shares the network's memory, so it changes with it
-    queue = bc.RateLimiter.queue(BATCH)
+    queue = bc.RateLimiter.queue(ACTORS * LENGTH)
     buf = bc.ReplayBuffer.create(name, ROW, capacity=16_384, lanes=ACTORS, limiter=queue)
     with buf, bc.Params.create(name, weights) as params:
         params.publish(weights)
         with bc.Fleet(act, ACTORS, args=(name,), seed=seed, buffer=buf) as fleet:
-            sampler = buf.sampler(select=bc.Consume(table="once"), future=AHEAD)
+            sampler = buf.sampler(form=bc.Rollout(LENGTH, ACTORS), select=bc.Consume())
             while score < SOLVED and count < MOST_BATCHES:
-                batch, count = sampler.sample(BATCH), count + 1
-                age = params.version - batch["params_version"].mean()
-                learner.learn(batch)
+                block, count = sampler.sample(None), count + 1
+                age = params.version - block["params_version"][block.mask].mean()
+                learner.learn(block)
                 fleet.update(EPOCHS * PARTS, version=params.publish(weights))
                 if count % 5 == 0:
                     score = test(learner.policy)
-                    print(f"{count} batches: return {score:.0f}, rows {age:.1f} versions old")
+                    print(f"{count} blocks: return {score:.0f}, rows {age:.1f} versions old")
             print(f"{fleet.stats()['samples_per_insert']:.2f} samples an insert")
     return 0 if score >= SOLVED else 1
 
