@@ -2,7 +2,7 @@
 
 The ring is a queue: actors wait when they are a block ahead, so rows are a version or two old.
 Training ends when the greedy policy has a mean return of 475 in 20 episodes: on two cores within a
-minute, 15 to 25 blocks. After 100 blocks it stops with status 1. PPO without an entropy bonus:
+minute, 10 to 25 blocks. After 100 blocks it stops with status 1. PPO without an entropy bonus:
 Schulman and others (2017), https://arxiv.org/abs/1707.06347.
 
     python examples/ppo_fleet.py [SEED]

@@ -165,8 +165,8 @@ fn start(dir: &Path, form: &str) -> LearnerProcess {
 fn a_killed_learner_loses_at_most_its_block() -> Result<(), Box<dyn Error>> {
     let mut lost_in_all = 0;
     for round in 0..backcast_budget::budget(40) {
-        let (form, most) =
-            [("rollouts", MOST * LENGTH as usize), ("rows", MOST)][round as usize % 2];
+        let of_rollouts = ("rollouts", MOST * LENGTH as usize);
+        let (form, most) = if round.is_multiple_of(2) { of_rollouts } else { ("rows", MOST) };
         let dir = tempfile::TempDir::new_in("/dev/shm").or_else(|_| tempfile::tempdir())?;
         let base = Base::at(dir.path());
         let options = RingOptions::with_capacity(60_000).lanes(3).base(base);

@@ -8,6 +8,7 @@ from typing import Any
 import backcast as bc
 import numpy as np
 import pytest
+from backcast import returns
 from backcast.errors import ArgumentTypeError, SampleError
 from numpy.typing import NDArray
 
@@ -99,33 +100,34 @@ def test_returns_of_a_block_are_those_of_its_columns(length: int) -> None:
         block = rollouts(buf, length).sample(None)
         assert block.mask is not None
         values, after = rng.random((2, *block.mask.shape))
-        for gamma in (0.97, "discount"):
+        gammas: list[Any] = [0.97, "discount"]
+        for gamma in gammas:
             factor = block["discount"] if gamma == "discount" else 0.97
-            found = bc.returns.gae(block, values, after, gamma=gamma, lam=0.9)  # type: ignore[arg-type]
+            found = returns.gae(block, values, after, gamma=gamma, lam=0.9)
             expected = reference(block, values, after, factor, 0.9)
             assert np.allclose(found.advantages, expected, rtol=0, atol=1e-12)
             targets = np.where(block.mask, expected + values, 0)
             assert np.allclose(found.returns, targets, rtol=0, atol=1e-12)
         # With ratios of 1, V-trace has the targets of GAE, and Retrace those of its mean values.
         ones = np.ones(values.shape)
-        corrected = bc.returns.vtrace(block, values, after, ones, gamma=0.97, lam=0.9)
+        corrected = returns.vtrace(block, values, after, ones, gamma=0.97, lam=0.9)
         assert np.allclose(
             corrected.targets[block.mask],
             (reference(block, values, after, 0.97, 0.9) + values)[block.mask],
             rtol=0,
             atol=1e-12,
         )
-        by_column = bc.returns.retrace(block, values, after, ones, gamma=0.97)
+        by_column = returns.retrace(block, values, after, ones, gamma=0.97)
         for column in range(values.shape[1]):
             one = {
                 key: block[key][:, column][None] for key in ("reward", "terminated", "truncated")
             }
             one["mask"] = block.mask[:, column][None]
             rows = [array[:, column][None] for array in (values, after, ones)]
-            alone = bc.returns.retrace(one, *rows, gamma=0.97)
+            alone = returns.retrace(one, *rows, gamma=0.97)
             assert np.allclose(by_column[:, column], alone[0], rtol=0, atol=1e-12)
         with pytest.raises(SampleError, match=r"\bnext_values\b.*\[T, N\]"):
-            bc.returns.lambda_returns(block, np.zeros((length, 999)), gamma=0.9, lam=0.9)
+            returns.lambda_returns(block, np.zeros((length, 999)), gamma=0.9, lam=0.9)
 
 
 def test_a_cut_counts_as_a_truncation() -> None:
@@ -201,7 +203,8 @@ def test_two_processes_share_the_transitions() -> None:
 
 def test_a_lane_without_a_writer_is_not_awaited() -> None:
     with ring() as buf, buf.writer() as first:
-        step = {"obs": [0, 0], "reward": 0, "discount": 0, "terminated": False, "truncated": False}
+        step: dict[str, Any] = {"obs": [0, 0], "reward": 0, "discount": 0}
+        step |= {"terminated": False, "truncated": False}
         second = buf.writer()
         for _ in range(11):
             first.append(**step)

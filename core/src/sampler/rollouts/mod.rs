@@ -24,9 +24,9 @@ use crate::error::FormError;
 /// returns a block of exactly `N` columns.
 ///
 /// A column goes on across the ends of episodes. There `next_*` is the final observation, and
-/// `terminated` or `truncated` is set. The last transition before a cut counts as truncated, so that
-/// no return passes over it. Places with a false `mask` hold no transition; they are zero, with an
-/// `index` of [`RowIndex::NONE`](crate::RowIndex::NONE). Only short columns have some, at their
+/// `terminated` or `truncated` is set. The last transition before a cut counts as truncated, so
+/// that no return passes over it. Places with a false `mask` hold no transition. They are zero,
+/// with an `index` of [`RowIndex::NONE`](crate::RowIndex::NONE). Only short columns have some, at their
 /// end. A column is short if its lane has no writer any more, or if a writer overwrote its first
 /// rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,8 +46,8 @@ impl Rollout {
         Self { length, lanes: None }
     }
 
-    /// Waits for `lanes` lanes only, and for no fewer while others can still get there: lanes with a
-    /// writer, and lanes that no writer has used yet.
+    /// Waits for `lanes` lanes only, and for no fewer while others can still get there: lanes with
+    /// a writer, and lanes that no writer has used yet.
     #[must_use]
     pub fn lanes(mut self, lanes: u32) -> Self {
         self.lanes = Some(lanes);
