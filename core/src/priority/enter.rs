@@ -50,7 +50,7 @@ pub(crate) fn initial_leaf(view: &TableView) -> u64 {
     match view.largest_held() {
         None => view.largest(),
         Some(0) => LEAF_ONE.min(view.most()),
-        // What is read of a table is not trusted.
+        // Tables are not trusted.
         Some(largest) => largest.min(view.most()),
     }
 }
@@ -68,7 +68,8 @@ pub(super) fn enter<'a>(
     scratch.lanes.clear();
     if guard.largest_held().is_some() {
         // New rows get no value of a row that the ring no longer keeps. The ranges of the lanes are
-        // updated with the new rows: until then, the leaves can be cleared again.
+        // updated later, with the new rows. If this process is killed before, the next one finds
+        // the leaves cleared.
         for ((lane, number), readable) in lanes.iter().zip(0..).zip(readable.clone()) {
             if !is_relocated(lane, readable) {
                 clear_expired(guard, number, &covered(guard, readable), scratch);
@@ -114,12 +115,16 @@ pub(super) fn enter<'a>(
 }
 
 /// Adds the changes that clear the leaves of rows before `rows`. Rows whose leaves newer rows have
-/// taken over are left out.
+/// taken over are left out. Rows that have not entered are cleared too: a process that was killed
+/// before it moved the range of the lane may have stored their leaves.
 fn clear_expired(view: &TableView, lane: u32, rows: &Range<u64>, scratch: &mut EnterScratch) {
     let (entered, expired) = view.lane(lane);
-    let kept = entered.saturating_sub(view.lane_leaves());
-    for seq in expired.max(kept)..rows.start.min(entered) {
-        scratch.changes.push(LeafChange { leaf: view.leaf_of(lane, seq), value: 0 });
+    let kept = entered.max(rows.start).saturating_sub(view.lane_leaves());
+    for seq in expired.max(kept)..rows.start {
+        let leaf = view.leaf_of(lane, seq);
+        if view.leaf(leaf) > 0 {
+            scratch.changes.push(LeafChange { leaf, value: 0 });
+        }
     }
 }
 
@@ -134,4 +139,51 @@ fn read_headers(lane: &Lane, rows: Range<u64>, headers: &mut Vec<RowHeader>) {
     headers.clear();
     headers.resize(usize::try_from(rows.end - rows.start).unwrap_or(0), RowHeader::default());
     RowHeader::read_into(lane, rows.start % lane.slots(), headers);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::priority::updates::locked_table;
+    use crate::{
+        DType, InitialPriority, Interrupt, PriorityOptions, Ring, RingOptions, Schema, StepColumns,
+        Wait, WriterOptions,
+    };
+
+    #[test]
+    fn leaves_of_rows_that_are_dropped_before_they_enter_are_cleared() {
+        for initial in [InitialPriority::Ever, InitialPriority::Held] {
+            let schema = Schema::builder().column("x", DType::U8, &[]).build().unwrap();
+            let ring = Ring::heap(&schema, RingOptions::with_capacity(64)).unwrap();
+            let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+            let mut append = |rows: u32| {
+                for _ in 0..rows {
+                    let columns = StepColumns::of(&schema).with("x", &[0_u8]).unwrap();
+                    writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
+                }
+            };
+            append(20);
+            let options = PriorityOptions::alpha(1.0).eps(0.0).initial(initial);
+            let mut priorities = ring.priorities(&options).unwrap();
+            let none: &[i64] = &[];
+            priorities.update(none, &[]).unwrap();
+            append(10);
+            // Does as a process that is killed while row 25 enters.
+            let never = Interrupt::never();
+            let mut wait = Wait::new(Some(Duration::from_secs(60)), &never);
+            let table = (options.table.as_str(), options.settings());
+            locked_table(&ring, table, &mut wait, |guard| {
+                let leaf = guard.leaf_of(0, 25);
+                guard.commit(&[LeafChange { leaf, value: 8 * LEAF_ONE }]);
+            })
+            .unwrap();
+            ring.clear().unwrap();
+            append(5);
+            priorities.update(none, &[]).unwrap();
+            let sum = 4 * u128::from(LEAF_ONE);
+            assert_eq!(priorities.audit_locked().unwrap(), (sum, sum, 4), "{initial:?}");
+        }
+    }
 }
