@@ -147,7 +147,7 @@ impl TreeWords for TableMemory {
         match at {
             // ORDERING: a process that is killed leaves no count without its entries, and no leaf
             // without its count. The next holder is ordered by the lock.
-            TreeFence::Listed | TreeFence::Counted => fence(Ordering::Release),
+            TreeFence::Listed | TreeFence::Counted | TreeFence::Summed => fence(Ordering::Release),
             // ORDERING: `Descended` pairs with `Counted`: a reader that saw a leaf or a sum of a
             // change sees its count too. `Observed` pairs with the release stores that end one.
             TreeFence::Observed | TreeFence::Descended => fence(Ordering::Acquire),

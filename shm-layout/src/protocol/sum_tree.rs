@@ -49,6 +49,8 @@ pub enum TreeFence {
     Listed,
     /// Between the count and the leaves. Release.
     Counted,
+    /// Between the sums of a part of a change and the list of the next part. Release.
+    Summed,
     /// Reader, between looking at the counts and reading the tree. Acquire.
     Observed,
     /// Reader, between reading the tree and looking at the counts again. Acquire.
@@ -160,7 +162,8 @@ pub fn commit(
 }
 
 /// Changes leaves like [`commit`], and calls `store_more` before it empties the journal. A reader
-/// that met no change has read all of these stores, or none.
+/// that met no change has read all of these stores, or none. Without changes it only calls
+/// `store_more`.
 pub fn commit_with(
     tree: &impl TreeWords,
     shape: &TreeShape,
@@ -168,8 +171,11 @@ pub fn commit_with(
     ancestors: &mut Ancestors,
     store_more: impl FnOnce(),
 ) {
-    for changes in changes.chunks(JOURNAL_ENTRIES) {
-        // The leaves that the journal listed before have their sums, so the list may go.
+    for (part, changes) in changes.chunks(JOURNAL_ENTRIES).enumerate() {
+        if part > 0 {
+            // The leaves that the journal lists have their sums, so the list may go.
+            tree.fence(TreeFence::Summed);
+        }
         make(tree, shape, changes, ancestors);
     }
     store_more();
@@ -401,209 +407,4 @@ fn in_pairs(words: [u64; FAN_OUT], of: impl Fn(u64, u64) -> u64) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::cell::{Cell, RefCell};
-
-    use proptest::prelude::*;
-
-    use super::*;
-
-    /// A tree in private memory whose updater can be killed.
-    struct Tree {
-        words: RefCell<Vec<u64>>,
-        /// Stores until the updater is killed.
-        left: Cell<usize>,
-    }
-
-    impl Tree {
-        fn new(shape: &TreeShape) -> Self {
-            Self { words: RefCell::new(vec![0; shape.end()]), left: Cell::new(usize::MAX) }
-        }
-    }
-
-    impl TreeWords for Tree {
-        fn load(&self, word: usize) -> u64 {
-            self.words.borrow().get(word).copied().unwrap_or(0)
-        }
-
-        fn line(&self, word: usize) -> [u64; FAN_OUT] {
-            std::array::from_fn(|at| self.load(word + at))
-        }
-
-        fn store(&self, word: usize, value: u64, _: Ordering) {
-            if self.left.get() > 0 {
-                self.left.set(self.left.get() - 1);
-                if let Some(place) = self.words.borrow_mut().get_mut(word) {
-                    *place = value;
-                }
-            }
-        }
-
-        fn fence(&self, _: TreeFence) {}
-    }
-
-    fn shape(leaves: u64) -> TreeShape {
-        // Both kinds, by the number of leaves.
-        let make =
-            if leaves.is_multiple_of(3) { TreeShape::new } else { TreeShape::tracking_largest };
-        make((0, 1), FAN_OUT, leaves).unwrap()
-    }
-
-    fn leaves(tree: &Tree, shape: &TreeShape) -> Vec<u64> {
-        (0..shape.leaves()).map(|at| leaf(tree, shape, at)).collect()
-    }
-
-    /// Checks every word of every level against the leaves.
-    fn check(tree: &Tree, shape: &TreeShape) -> Result<(), TestCaseError> {
-        let leaves = leaves(tree, shape);
-        let mut width = 1;
-        for level in &shape.levels {
-            for (node, below) in leaves.chunks(width).enumerate() {
-                prop_assert_eq!(tree.load(level.sums + node), below.iter().sum::<u64>());
-                let least = below.iter().copied().filter(|value| *value > 0).min();
-                prop_assert_eq!(tree.load(level.least + node), least.unwrap_or(0));
-                if shape.tracks_largest {
-                    let largest = below.iter().copied().max();
-                    prop_assert_eq!(tree.load(level.largest + node), largest.unwrap_or(0));
-                }
-            }
-            width *= FAN_OUT;
-        }
-        prop_assert_eq!(total(tree, shape), leaves.iter().sum::<u64>());
-        let smallest = leaves.iter().copied().filter(|value| *value > 0).min();
-        prop_assert_eq!(least(tree, shape), smallest.unwrap_or(0));
-        let most = leaves.iter().copied().max().filter(|_| shape.tracks_largest);
-        prop_assert_eq!(largest(tree, shape), most);
-        Ok(())
-    }
-
-    fn changes(leaves: usize) -> impl Strategy<Value = Vec<LeafChange>> {
-        let change = (0..leaves, prop_oneof![Just(0), 1..1_u64 << 40]);
-        let change = change.prop_map(|(leaf, value)| LeafChange { leaf, value });
-        prop::collection::vec(change, 0..60)
-    }
-
-    proptest! {
-        #[test]
-        fn every_word_is_the_sum_of_its_leaves_after_every_change(
-            (count, all) in (1..700_usize).prop_flat_map(|count| {
-                (Just(count), prop::collection::vec(changes(count), 1..6))
-            }),
-        ) {
-            let shape = shape(count as u64);
-            let (tree, mut model) = (Tree::new(&shape), vec![0; count]);
-            let mut scratch = Ancestors::default();
-            for changes in all {
-                commit(&tree, &shape, &changes, &mut scratch);
-                for LeafChange { leaf, value } in changes {
-                    model[leaf] = value;
-                }
-                prop_assert_eq!(&leaves(&tree, &shape), &model);
-                prop_assert!(!is_journal_used(&tree, &shape));
-                check(&tree, &shape)?;
-            }
-        }
-
-        #[test]
-        fn a_killed_updater_is_repaired_whatever_it_had_stored(
-            (count, first, second) in (1..700_usize)
-                .prop_flat_map(|count| (Just(count), changes(count), changes(count))),
-            kill in 0..400_usize,
-            kill_of_repair in 0..400_usize,
-        ) {
-            let shape = shape(count as u64);
-            let (tree, mut scratch) = (Tree::new(&shape), Ancestors::default());
-            commit(&tree, &shape, &first, &mut scratch);
-            let before = leaves(&tree, &shape);
-            tree.left.set(kill);
-            commit(&tree, &shape, &second, &mut scratch);
-            tree.left.set(kill_of_repair);
-            repair(&tree, &shape, &mut scratch);
-            tree.left.set(usize::MAX);
-            repair(&tree, &shape, &mut scratch);
-            check(&tree, &shape)?;
-            for (leaf, (now, before)) in leaves(&tree, &shape).into_iter().zip(before).enumerate() {
-                let mut given = second.iter().filter(|change| change.leaf == leaf);
-                prop_assert!(now == before || given.any(|change| change.value == now));
-            }
-        }
-
-        #[test]
-        fn a_descent_ends_at_the_leaf_that_covers_its_number(
-            (count, changes) in (1..700_usize).prop_flat_map(|count| {
-                (Just(count), changes(count))
-            }),
-            numbers in prop::collection::vec(any::<u64>(), 1..40),
-        ) {
-            let shape = shape(count as u64);
-            let tree = Tree::new(&shape);
-            commit(&tree, &shape, &changes, &mut Ancestors::default());
-            let (leaves, total) = (leaves(&tree, &shape), total(&tree, &shape));
-            prop_assume!(total > 0);
-            let mut draws: Vec<_> = numbers.iter().map(|n| Descent::of(n % total)).collect();
-            descend(&tree, &shape, &mut draws);
-            for (number, draw) in numbers.iter().map(|n| n % total).zip(draws) {
-                let before: u64 = leaves[..draw.node].iter().sum();
-                prop_assert!((before..before + leaves[draw.node]).contains(&number));
-                prop_assert_eq!((draw.rest, draw.value), (number - before, leaves[draw.node]));
-            }
-            // Numbers that are not below the total find no leaf.
-            let mut beyond = [total, u64::MAX].map(Descent::of);
-            descend(&tree, &shape, &mut beyond);
-            prop_assert!(beyond.iter().all(|draw| draw.value == 0));
-        }
-
-        #[test]
-        fn any_bytes_give_a_leaf_of_the_tree_or_none(
-            count in 1..700_usize,
-            seed in any::<u64>(),
-            numbers in prop::collection::vec(any::<u64>(), 1..40),
-        ) {
-            let shape = shape(count as u64);
-            let tree = Tree::new(&shape);
-            let mut dice = seed;
-            for word in tree.words.borrow_mut().iter_mut() {
-                dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                *word = if dice >> 60 == 0 { u64::MAX } else { dice >> (dice >> 58) };
-            }
-            let mut draws: Vec<_> = numbers.into_iter().map(Descent::of).collect();
-            descend(&tree, &shape, &mut draws);
-            for draw in draws.iter().filter(|draw| draw.value > 0) {
-                prop_assert!(draw.node < count && draw.value == leaf(&tree, &shape, draw.node));
-            }
-            repair(&tree, &shape, &mut Ancestors::default());
-            let _ = (total(&tree, &shape), least(&tree, &shape));
-        }
-    }
-
-    /// The journal lists a second part while it is in use for the first one.
-    #[test]
-    fn an_updater_killed_between_parts_of_a_change_is_repaired() {
-        let (shape, mut scratch) = (shape(3_000), Ancestors::default());
-        let changes: Vec<_> = (0..3_000).map(|leaf| LeafChange { leaf, value: 3 }).collect();
-        let mut ends = [0_u32; 2];
-        for kill in (0..9_000).step_by(89) {
-            let (tree, mut told) = (Tree::new(&shape), false);
-            tree.left.set(kill);
-            commit_with(&tree, &shape, &changes, &mut scratch, || told = tree.left.get() > 0);
-            let finished = tree.left.get() > 0;
-            tree.left.set(usize::MAX);
-            assert_eq!(repair(&tree, &shape, &mut scratch), kill > 2_048 && !finished, "{kill}");
-            check(&tree, &shape).unwrap();
-            // Words that are stored with the leaves are stored after all of them.
-            assert!(!told || leaves(&tree, &shape).iter().all(|leaf| *leaf == 3), "{kill}");
-            ends[usize::from(finished)] += 1;
-        }
-        assert!(ends.iter().all(|end| *end > 0), "the test proves nothing: {ends:?}");
-    }
-
-    #[test]
-    fn more_changes_than_the_journal_lists_are_made_in_steps() {
-        let shape = shape(10_000);
-        let tree = Tree::new(&shape);
-        let changes: Vec<_> = (0..10_000).map(|leaf| LeafChange { leaf, value: 3 }).collect();
-        commit(&tree, &shape, &changes, &mut Ancestors::default());
-        assert_eq!((total(&tree, &shape), least(&tree, &shape)), (30_000, 3));
-        check(&tree, &shape).unwrap();
-    }
-}
+mod tests;

@@ -182,7 +182,7 @@ impl TreeWords for Tree {
 
     fn fence(&self, at: TreeFence) {
         match at {
-            TreeFence::Listed | TreeFence::Counted => {
+            TreeFence::Listed | TreeFence::Counted | TreeFence::Summed => {
                 loom::sync::atomic::fence(Ordering::Release);
             }
             TreeFence::Observed | TreeFence::Descended => {
