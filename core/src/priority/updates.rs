@@ -70,7 +70,7 @@ impl Requested {
 
 impl Ring {
     /// Opens the table of priorities that the options name, or creates it. Fails if the
-    /// table has another exponent, eps or stride.
+    /// table has another exponent, eps, stride or initial priority.
     pub fn priorities(&self, options: &PriorityOptions) -> Result<Priorities, PriorityError> {
         options.check()?;
         let table = open(self, &options.table, options.settings())?;

@@ -44,9 +44,9 @@ class Priority:
         Name of the table. Samplers of one name share the table, in all processes, with equal
         ``alpha``, ``eps`` and ``initial``.
     initial : {"ever", "held"}, default "ever"
-        Priority of new transitions: the largest that was ever set in the table, and at least 1, or
-        the largest that a transition of the ring has when they enter. After all were set to 0.1,
-        new ones begin at 1, or at 0.1.
+        Priority of new transitions. With ``"ever"``, the largest that was ever set in the table,
+        and at least 1. With ``"held"``, the largest that a transition of the ring has when they
+        enter, or 1 if none has one. After all were set to 0.1, new ones begin at 1, or at 0.1.
 
     Examples
     --------

@@ -20,7 +20,8 @@ _LEAST = 2.0**-24
 class OwnPriorities:
     """Powers ``(priority + eps) ** alpha`` of the last ``steps`` steps of ``lanes`` environments.
 
-    A draw sums all powers, so it takes time in proportion to them.
+    A draw sums all powers, so it takes time in proportion to them. With ``initial="held"`` a step
+    does too, which finds the largest.
     """
 
     def __init__(self, select: Priority, steps: int, lanes: int) -> None:
