@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -323,6 +325,25 @@ def test_a_script_anneals_beta_by_assignment() -> None:
     rb.beta = 1.5
     with pytest.raises(bc.errors.SampleError, match="beta"):
         rb.sample(1)
+
+
+def test_a_prioritised_buffer_that_is_dropped_is_freed() -> None:
+    rb = ours.PrioritizedReplayBuffer(
+        100,
+        gym.spaces.Box(-1, 1, (2,)),
+        gym.spaces.Discrete(2),
+        n_envs=1,
+        autoreset_mode="disabled",
+        seed=1,
+    )
+    no = np.zeros(1, bool)
+    for _ in range(20):
+        rb.add(np.zeros((1, 2), "f4"), np.zeros((1, 2), "f4"), [1], [0.0], no, {}, no)
+    rb.sample(8)
+    alive = weakref.ref(rb)
+    del rb
+    gc.collect()
+    assert alive() is None
 
 
 def test_options_of_priorities_are_refused_before_anything_is_added(place: Path) -> None:

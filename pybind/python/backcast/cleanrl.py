@@ -371,11 +371,10 @@ class PrioritizedReplayBuffer(ReplayBuffer):
             dir=dir,
             seed=seed,
         )
-        #: Exponent of the importance weights. A script that anneals it assigns a number, which
-        #: holds from the next batch on.
-        self.beta = select.beta
+        # The sampler refers to this object, and not to the buffer, which a cycle would keep alive.
+        self._beta = _Beta(select.beta)
         self._options = {
-            "select": replace(select, beta=self._beta_of),
+            "select": replace(select, beta=self._beta),
             "n_step": n_step,
             "gamma": gamma,
         }
@@ -385,6 +384,18 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         except bc.BackcastError:
             self.close()
             raise
+
+    @property
+    def beta(self) -> Any:
+        """Exponent of the importance weights, as in :class:`backcast.Priority`.
+
+        A script that anneals it assigns a number, which holds from the next batch on.
+        """
+        return self._beta.value
+
+    @beta.setter
+    def beta(self, value: Any) -> None:
+        self._beta.value = value
 
     @explained
     def sample(self, batch_size: int) -> PrioritizedSamples:  # type: ignore[override]
@@ -428,13 +439,20 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         values = np.asarray(priorities, np.float64).reshape(-1)
         return self._drawing().update_priorities(indices, values)
 
-    def _beta_of(self, batch: int) -> float:
-        if callable(self.beta):
-            return self.beta(batch)
-        if isinstance(self.beta, tuple):
-            first, batches = self.beta
+
+class _Beta:
+    """Beta of a buffer, as the function of a batch's number that its sampler calls."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __call__(self, batch: int) -> Any:
+        if callable(self.value):
+            return self.value(batch)
+        if isinstance(self.value, tuple):
+            first, batches = self.value
             return first + (1 - first) * min(1.0, batch / batches)
-        return self.beta
+        return self.value
 
 
 def _refuse_batched(env: VectorEnv[Any, Any, Any], **given: spaces.Space[Any]) -> None:
