@@ -139,6 +139,12 @@ def test_an_actor_never_hangs_without_a_limit() -> None:
 
 def test_looking_at_the_flag_is_a_sign_now_and_then(place: Path) -> None:
     ring = ReportRing("reports", 1, str(place))
+    waiting = bc.fleet.Context(Identity("reports", 0, 1, 7, 0, beat_s=1e6))
+    assert not waiting.wait(0)
+    assert not waiting.wait(0)
+    assert [report.is_beat for report in ring.read()] == [True]
+    assert waiting._writer is not None
+    waiting._writer.close()
     context = bc.fleet.Context(Identity("reports", 0, 1, 7, 0, beat_s=1e6))
     assert not context.stopped
     assert not context.stopped
@@ -221,6 +227,34 @@ def test_a_hang_is_found_within_twice_the_time(
     ended(supervisor)
 
 
+@pytest.mark.parametrize("limit_s", [0.1, 1.0, 30.0])
+@pytest.mark.parametrize("wait", [0.6, 3.0], ids=["short wait", "long wait"])
+def test_the_time_of_a_wait_is_no_silence(
+    limit_s: float, wait: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, end_s = [0.0], wait * limit_s
+    monkeypatch.setattr(_supervisor, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    killed: list[float] = []
+    answers: list[dict[str, str]] = []
+
+    def ask() -> None:
+        answers.append({"kind": "waits" if clock[0] < end_s else "hangs"})
+
+    process: Any = SimpleNamespace(
+        ask_where=ask,
+        kill=lambda: killed.append(clock[0]),
+        messages=lambda: [answers.pop() for _ in answers[:]],
+        link=None,
+    )
+    supervisor = supervised(limit_s, lambda: [0.0], process)
+    while not killed:
+        supervisor._check_hanging()
+        supervisor._listen(supervisor._actors[0], process)
+        clock[0] += supervisor._tick_s
+    assert end_s + limit_s < killed[0] <= end_s + 2 * limit_s
+    ended(supervisor)
+
+
 def test_an_actor_that_wakes_up_is_not_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, signs = [100.0], [0.0]
     monkeypatch.setattr(_supervisor, "time", SimpleNamespace(monotonic=lambda: clock[0]))
@@ -229,7 +263,7 @@ def test_an_actor_that_wakes_up_is_not_killed(monkeypatch: pytest.MonkeyPatch) -
         ask_where=lambda: asked.append(clock[0]), kill=lambda: pytest.fail("killed")
     )
     supervisor = supervised(10.0, lambda: signs, process)
-    # As after a sleep of the machine: it is silent for long, and answers that it does not wait.
+    # After a sleep of the machine, an actor was silent for long and answers that it does not wait.
     supervisor._check_hanging()
     supervisor._actors[0].stack = "in act"
     clock[0] += 0.5
@@ -237,10 +271,12 @@ def test_an_actor_that_wakes_up_is_not_killed(monkeypatch: pytest.MonkeyPatch) -
     signs[0] = clock[0]
     clock[0] += 5.0
     supervisor._check_hanging()
-    assert asked == [100.0]
+    # After a quarter of the time it is asked whether it waits.
+    assert asked == [100.0, 105.5]
+    supervisor._actors[0].stack = "in act"
     # The next silence begins a new question.
     clock[0] += 10.0
     supervisor._check_hanging()
-    assert asked == [100.0, 115.5]
+    assert asked == [100.0, 105.5, 115.5]
     assert supervisor._actors[0].stack == ""
     ended(supervisor)

@@ -38,9 +38,10 @@ _EXIT_ORPHANED = 70
 _LONGEST_TEXT = 4096
 _LONGEST_TRACE = 16384
 _WAITS = {
-    inspect.unwrap(wait).__code__ for wait in (_context.Context.wait, bc.Params.wait, bc.Fleet.wait)
+    inspect.unwrap(wait).__code__
+    for wait in (_context.Context.wait, bc.Params.wait, bc.Fleet._wait_until)
 }
-"""Calls in which an actor waits for others."""
+"""Calls in which an actor waits for others; that of a fleet without the functions of `log_to`."""
 
 
 class UnknownFunctionError(Exception):

@@ -92,6 +92,8 @@ class Context:
     def wait(self, timeout: float | None = None) -> bool:
         """Sleep until the fleet stops, or the time is over.
 
+        The call is a sign of life for ``report_timeout=``, and so is the wait.
+
         Parameters
         ----------
         timeout : float, optional
@@ -109,12 +111,15 @@ class Context:
         ArgumentError
             If it is NaN.
         """
-        if timeout is None:
-            return self._stop.wait()
-        seconds = number_of(timeout, "timeout")
-        if math.isnan(seconds):
-            raise ArgumentError(f"timeout is {seconds}; give seconds, or leave it out")
-        return self._stop.wait(min(seconds, threading.TIMEOUT_MAX))
+        seconds = None
+        if timeout is not None:
+            seconds = number_of(timeout, "timeout")
+            if math.isnan(seconds):
+                raise ArgumentError(f"timeout is {seconds}; give seconds, or leave it out")
+            seconds = min(seconds, threading.TIMEOUT_MAX)
+        if self._identity.beat_s:
+            self._beat()
+        return self._stop.wait(seconds)
 
     @explained
     def report(

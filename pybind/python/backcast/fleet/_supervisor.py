@@ -74,7 +74,9 @@ class ActorState:
     alive_s: float = 0.0
     """Time at which it became ready, or said that it waits."""
     asked_s: float | None = None
-    """Time at which it was asked where it is."""
+    """Time at which it was asked where it is, after it had been silent for too long."""
+    looked_s: float = 0.0
+    """Time at which it was last asked before that, in case it waits."""
     stack: str = ""
     """Stack of its function, if it answered."""
     silent_s: float | None = None
@@ -337,11 +339,13 @@ class Supervisor:
     def _check_hanging(self) -> None:
         """Ask silent actors where they are, and kill those that neither wait nor wake up.
 
-        One that was stopped with the whole machine has the time for an answer to give a sign.
+        The silence of one that waits begins with its last answer. One that was stopped with the
+        whole machine has the time for an answer to give a sign.
         """
         limit_s = self._settings.report_timeout_s
         if limit_s is None:
             return
+        beat_s = limit_s / BEATS
         now_s = time.monotonic()
         signs_s = self._signs()
         for actor in self._actors:
@@ -350,8 +354,12 @@ class Supervisor:
                 continue
             silent_s = now_s - max(actor.alive_s, signs_s[actor.rank])
             # Signs are given now and then, so the newest may precede the silence by that much.
-            if silent_s <= limit_s * (1 + 1 / BEATS):
+            if silent_s <= limit_s + beat_s:
                 actor.asked_s = None
+                # A wait that ends before the limit is no part of the silence.
+                if silent_s > beat_s and now_s - actor.looked_s >= beat_s:
+                    process.ask_where()
+                    actor.looked_s = now_s
             elif actor.asked_s is None:
                 # Commands, and functions that hold the lock of the interpreter, do not answer.
                 process.ask_where()
