@@ -116,6 +116,25 @@ def test_a_wait_writes_statistics_too() -> None:
         assert steps == sorted(steps)
 
 
+def test_a_writer_that_outlasts_a_wait_hides_no_end_of_the_actors() -> None:
+    with (
+        bc.Params.create("weights", {"w": 0.0}) as params,
+        bc.Fleet(actors.await_version, args=("weights", 1)) as fleet,
+    ):
+
+        def write(numbers: dict[str, float], step: int) -> None:
+            params.publish({"w": 1.0})
+            while fleet.stats()["actors"][0]["state"] != "finished":
+                threading.Event().wait(0.01)
+            # Longer than the time of the wait.
+            threading.Event().wait(0.2)
+
+        fleet.log_to(write, every=1e-9)
+        fleet.wait(0.1)
+        assert fleet.stats()["actors"][0]["state"] == "finished"
+        fleet.wait(1e-9)
+
+
 def test_a_writer_that_raises_is_a_warning_and_is_called_again() -> None:
     calls: Counter[str] = Counter()
 

@@ -223,6 +223,13 @@ def test_words_of_other_libraries_get_ours_back(given: str, ours: str | None) ->
     assert ours is None or f"`{ours}`" in str(raised.value)
 
 
+class Tensor:
+    """Stands for a tensor of several elements, as PyTorch refuses to convert it."""
+
+    def __float__(self) -> float:
+        raise RuntimeError("a Tensor with 2 elements cannot be converted to Scalar")
+
+
 REPORTS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "nan": ({"return_": float("nan")}, ValueError, r"\breturn_\b.*\bnan\b"),
     "inf": ({"return_": float("inf")}, ValueError, r"\breturn_\b.* inf\b"),
@@ -233,6 +240,9 @@ REPORTS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "text": ({"loss": "0.5"}, TypeError, r"\bloss\b.*'0\.5'"),
     "nobody": ({"loss": None}, TypeError, r"\bloss\b.*\bNone\b"),
     "array": ({"loss": np.zeros(2)}, TypeError, r"\bloss\b"),
+    "tensor": ({"loss": Tensor()}, TypeError, r"\bloss\b.*\bTensor\b"),
+    "truth": ({"won": np.True_}, TypeError, r"\bwon\b"),
+    "huge": ({"loss": -(10**400)}, ValueError, r"\bloss\b.*-inf\b"),
     "long name": ({33 * "n": 1.0}, ValueError, r"n{33}.*\b32\b"),
     "no name": ({"": 1.0}, ValueError, r"''.*\b32\b"),
     "misspelt": ({"lenght": 5}, TypeError, r"`lenght`.*`length`"),

@@ -307,13 +307,17 @@ def _name_of(name: str) -> np.ndarray[Any, Any]:
 
 
 def number_of(value: Any, what: str) -> float:  # noqa: ANN401 - anything is refused
-    """Read a number."""
+    """Read a number; one that no float can hold is infinite."""
+    cause: Exception | None = None
     try:
-        if not isinstance(value, str | bytes | bool):
+        if not isinstance(value, str | bytes | bool | np.bool_):
             return float(value)
-    except (TypeError, ValueError):
-        pass
-    raise ArgumentTypeError(f"{what} is {value!r}; give a number")
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+    except (TypeError, ValueError, RuntimeError) as error:
+        # PyTorch raises RuntimeError for a tensor of several elements.
+        cause = error
+    raise ArgumentTypeError(f"{what} is {value!r}; give a number") from cause
 
 
 def _finite_of(value: Any, what: str, it: str) -> float:  # noqa: ANN401 - anything is refused

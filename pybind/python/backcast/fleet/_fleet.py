@@ -90,7 +90,7 @@ class Fleet:
         ``restart="never"``. It is found within twice that time. Signs are reports, rows published
         in ``buffer``, and reading :attr:`backcast.fleet.Context.stopped`. An actor that waits for
         the rate limiter of ``buffer``, for parameters or in :meth:`backcast.fleet.Context.wait`
-        does not hang. Left out, no actor hangs.
+        does not hang. Left out, no actor is killed for its silence.
     stop_timeout : float, default 5.0
         Seconds from the request to stop until actors are killed.
     progress : bool, optional
@@ -434,7 +434,8 @@ class Fleet:
             rest = None if next_s == math.inf else max(0.0, next_s - now_s)
             done = self._wait_until(supervisor.all_finished, rest)
             self._write_logs(self._due_logs())
-        if not done:
+        # The functions of `log_to` may have taken the rest of the time.
+        if not done and not self._wait_until(supervisor.all_finished, 0.0):
             left = [str(a["rank"]) for a in supervisor.actors() if a["state"] != "finished"]
             raise ActorTimeoutError(
                 f"actors {', '.join(left)} still run after {timeout} s; wait longer, or leave the "
