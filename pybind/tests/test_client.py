@@ -318,6 +318,7 @@ def test_an_answer_that_is_none_is_an_error(mute: socket.socket) -> None:
             asked.sendall(b"220 mail.example\n")
         _, printed = child.communicate(timeout=60)
     assert "backcast.errors.DaemonError:" in printed
+    assert "invalid" in printed, "it did not just end"
 
 
 def test_ctrl_c_ends_the_wait(

@@ -141,6 +141,11 @@ fn an_object_whose_files_may_not_be_opened_is_denied_not_damaged() {
         let doctor = bound.run("doctor").expect(1).out;
         let stale = doctor.split("stale_objects").nth(1).unwrap();
         assert!(stale.contains(name), "{file}: {doctor}");
+        let findings = bound.run("--json doctor").expect(1).out;
+        let mut findings = findings.lines().map(|l| serde_json::from_str::<Value>(l).unwrap());
+        let found = findings.find(|finding| finding["check"] == "stale_objects").unwrap();
+        assert_eq!(found["evidence"]["denied"][0]["name"], name, "{file}: {found}");
+        assert_eq!(found["evidence"]["damaged"], Value::Array(Vec::new()), "{file}: {found}");
         assert_eq!(bound.run("gc").expect(0).out, "", "{file}");
         if name == "pong" {
             let top = bound.run("top --once --interval 0.05").expect(0).out;

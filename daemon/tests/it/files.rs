@@ -312,7 +312,7 @@ fn refusals_say_what_to_do() {
         ("export pong@a DIR/x.parquet", 3, ["`pong`", "backcast ls"]),
         ("export pong DIR/pong.parquet", 1, ["pong.parquet", "`--overwrite`"]),
         ("export pong DIR/mine.csv --overwrite", 1, ["mine.csv", ""]),
-        ("export pong DIR/y.parquet/", 2, ["y.parquet/", ""]),
+        ("export pong DIR/y.parquet/", 2, ["y.parquet/", "slash"]),
         ("export pong DIR/taken.csv", 1, ["taken.csv.backcast-partial", ""]),
         ("export pong DIR/x.csv --group-rows 0", 2, ["'0'", "1 to 1048576"]),
         ("export pong DIR/x.xlsx", 2, ["x.xlsx", "--format parquet, csv or minari\n"]),

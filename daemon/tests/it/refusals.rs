@@ -234,7 +234,7 @@ const CASES: &[Case] = &[
     case("ratio without a band", "limiter pong --samples-per-insert 8", 2, &["--error-buffer"]),
     case("resize to nothing", "resize pong", 2, &["--capacity"]),
     case("resize in a wrong unit", "resize pong --capacity 5parsecs", 2, &["5parsecs"]),
-    case("resize to less", "resize pong --capacity 10", 2, &["pong"]),
+    case("resize to less", "resize pong --capacity 10", 2, &["pong", "grow"]),
     case("resize of no ring", "resize pnog --capacity 9_000", 3, &["pnog", "`pong`"]),
     case("resize of a panel", "resize prices --capacity 9_000", 3, &["prices"]),
     case("resize beyond the memory", "resize pong --capacity 9TiB", 1, &["TiB"]),
