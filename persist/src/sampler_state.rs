@@ -550,8 +550,8 @@ mod tests {
             (with("priority", json!({"exponent": 1.0})), "table"),
             (with("selector", json!({"name": "newest"})), "newest"),
             (with("selector", json!({"name": "max_priority"})), "`priority`"),
-            (with("draws", json!(0)), "0"),
-            (with("draws", json!(3)), "3"),
+            (with("draws", json!(0)), "version 0"),
+            (with("draws", json!(3)), "version 3"),
             (with("stride", json!(-1)), "-1"),
             (with("episodes", json!({"layout": "packed", "max_length": null})), "\"packed\""),
             (

@@ -247,16 +247,16 @@ fn other_columns_and_other_kinds_of_tables_are_refused() {
         let error = ring.priorities(&crate::PriorityOptions::alpha(1.0).table("online"));
         let error = error.unwrap_err();
         assert!(
-            matches!(&error, PriorityError::Segment(SegmentError::TableDiffers { table, .. })
-                if table == "online"),
+            matches!(&error, PriorityError::Segment(SegmentError::TableDiffers { table, what })
+                if table == "online" && what.contains("learned") && what.contains("priorities")),
             "{error}"
         );
         ring.table(&crate::TableOptions::epoch("claims")).unwrap();
         let claims = LearnedOptions::new("claims").column("value", DType::F32);
         let error = ring.learned(&claims).unwrap_err();
         assert!(
-            matches!(&error, LearnedError::Segment(SegmentError::TableDiffers { table, .. })
-                if table == "claims"),
+            matches!(&error, LearnedError::Segment(SegmentError::TableDiffers { table, what })
+                if table == "claims" && what.contains("claims") && what.contains("learned")),
             "{error}"
         );
         let error = ring.learned_options("claims").unwrap_err();

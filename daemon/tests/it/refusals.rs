@@ -392,7 +392,7 @@ fn a_schema_file_that_is_wrong_is_refused_with_its_place() {
         ("{\"a\": [\"i4\", \"84x84\"]}", "line 1"),
         ("{\"a\": \"i5\"}", "`i5`"),
         ("{\"a\": [\"i4\", [], \"reward\"]}", "`reward`"),
-        ("{\"a\": \"i4\", \"a\": \"f4\"}", "a"),
+        ("{\"a\": \"i4\", \"a\": \"f4\"}", "key \"a\""),
         ("{}", "column"),
     ] {
         fs::write(&file, content).unwrap();

@@ -122,7 +122,8 @@ fn a_persistent_ring_stays_without_holders() {
     assert!(left.len() == 1 && left[0].persistent && !left[0].held, "{left:?}");
     assert_eq!(collect_garbage(&base).unwrap(), [], "it is not collected");
     let refused = segment(Ring::create("held", &schema(), options(&base)).unwrap_err());
-    assert!(matches!(refused, SegmentError::AlreadyExists { .. }), "{refused}");
+    let SegmentError::AlreadyExists { state, .. } = refused else { panic!("{refused}") };
+    assert!(state.contains("persistent"), "{state}");
     let found = Ring::attach_in(&base, "held").unwrap();
     assert_eq!(found.len(), 4, "what was published before the kill is there");
     assert!(found.stats().persistent);
