@@ -264,7 +264,7 @@ def test_clear_of_a_ring_that_has_lapped_begins_anew() -> None:
             if t >= 60:
                 sampler.sample(1)
         buf.clear()
-        with pytest.raises(RateLimitTimeoutError, match=r"\b1000\b"):
+        with pytest.raises(RateLimitTimeoutError, match=r"\b999\b"):
             sampler.sample(4, timeout=0)
         for _ in range(50):
             writer.append(**STEP)
@@ -321,6 +321,19 @@ def test_without_a_writer_draws_do_what_the_limiter_says() -> None:
         with pytest.raises(RateLimitTimeoutError):
             buf.sample(9, timeout=0.2)
         assert buf.stats()["limiter"]["no_writer"] == "wait"
+
+
+def test_a_handle_that_only_gathers_is_no_sampler() -> None:
+    limits = bc.RateLimiter.queue(5, no_learner="error")
+    with ring(limits) as buf, buf.writer(timeout=0) as writer:
+        fill(writer, 5)
+        assert len(buf.gather([0, 3])["obs"]) == 2
+        with pytest.raises(RateLimitError, match="no_learner"):
+            writer.append(**STEP)
+        buf.sample(1, timeout=0)
+        writer.append(**STEP)
+        with pytest.raises(RateLimitTimeoutError):
+            writer.append(**STEP)
 
 
 def test_counts_are_reset_so_that_loaded_rows_call_for_no_draws() -> None:

@@ -1,9 +1,10 @@
 //! Gate of a sampler: it counts the items of a batch as they are allowed.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::Ordering::Acquire;
 
 use backcast_layout::protocol::limit::{COUNT, count, give_back, take, wake};
+use backcast_layout::protocol::readable;
 use backcast_layout::{LimitedSide, LimiterTable, LiveSampler, RingStore, SegmentError, WaitMark};
 
 use super::absent::NoWriter;
@@ -14,11 +15,11 @@ use super::waiting::{AloneSince, Caller, Shortage, Waiting};
 use super::{current, most_transitions};
 use crate::error::{LimitError, LimitedCall};
 
-/// Gate of a sampler. A sampler counts as alive while it has one.
+/// Gate of a sampler. It makes the sampler count as alive from [`claim`](Self::claim) on.
 #[derive(Debug)]
 pub(crate) struct DrawGate {
     // Dropped before the store, which the claim holds too.
-    _live: LiveSampler,
+    live: Option<LiveSampler>,
     store: Arc<RingStore>,
     /// Reader slot of the sampler, if it has one.
     slot: Option<u32>,
@@ -33,25 +34,31 @@ pub(crate) struct DrawGate {
 /// A size test that holds, and how long it need not be made again.
 #[derive(Clone, Copy, Debug, Default)]
 struct KnownSize {
-    /// Generation of the limits, and the counts of the last drop of rows.
+    /// Generation of the limits, and the counts of the last drop of rows. A relocation of a lane
+    /// renews the generation.
     of: (u64, u64, u64),
-    /// Count of inserts up to which the test is known to hold.
+    /// Number of rows published in all lanes up to which the test is known to hold.
     until: u64,
 }
 
 impl DrawGate {
     /// Makes the gate of a sampler. Returns `None` if the ring has no limiter.
-    pub(crate) fn of(
-        store: &Arc<RingStore>,
-        slot: Option<u32>,
-    ) -> Result<Option<Self>, SegmentError> {
-        let Some(table) = store.limiter() else { return Ok(None) };
-        let live = store.claim_sampler()?;
-        // A sampler is alive from now on.
-        wake_writers(table);
+    pub(crate) fn of(store: &Arc<RingStore>, slot: Option<u32>) -> Option<Self> {
+        store.limiter()?;
         let (store, sized) = (Arc::clone(store), KnownSize::default());
         let alone = AloneSince::default();
-        Ok(Some(Self { _live: live, store, slot, sized, alone, dropped: 0 }))
+        Some(Self { live: None, store, slot, sized, alone, dropped: 0 })
+    }
+
+    /// Makes the sampler count as alive, if it does not yet.
+    pub(crate) fn claim(&mut self) -> Result<(), SegmentError> {
+        if self.live.is_none() {
+            self.live = Some(self.store.claim_sampler()?);
+            if let Some(table) = self.store.limiter() {
+                wake_writers(table);
+            }
+        }
+        Ok(())
     }
 
     /// Waits until a batch of `n` items is counted, and wakes the writers that waited for that.
@@ -95,16 +102,22 @@ impl DrawGate {
         // ORDERING: acquire, so that rows that were counted are seen; pairs with the release in
         // `count`. An outdated count of inserts allows fewer items.
         let inserts = table.load_inserts(Acquire) & COUNT;
-        let counts = LimiterCounts { inserts, samples: 0, deletes };
         let of = (generation, deletes, dropped_at);
-        let known = self.sized.of == of && inserts <= self.sized.until && !anew;
-        let counts = if known || !limits.is_enabled() {
-            let deletes = inserts.saturating_sub(limits.min_size_to_sample());
-            LimiterCounts { deletes, ..counts }
+        let deletes = inserts.saturating_sub(limits.min_size_to_sample());
+        let counts = LimiterCounts { inserts, samples: 0, deletes };
+        let counts = if !limits.is_enabled() || (!anew && self.is_sized(of)) {
+            counts
         } else {
             self.measured(limits, counts, (of, anew), caller)
         };
         (counts, limits.most_samples(inserts, counts.deletes))
+    }
+
+    /// Returns whether the size test still holds as it did when it was last made. O(lanes), until
+    /// the ring was filled.
+    fn is_sized(&self, of: (u64, u64, u64)) -> bool {
+        let KnownSize { of: known, until } = self.sized;
+        known == of && (until == u64::MAX || published_rows(&self.store) <= until)
     }
 
     /// Makes the size test, and remembers for how long it holds.
@@ -116,23 +129,20 @@ impl DrawGate {
         (of, anew): ((u64, u64, u64), bool),
         caller: &Caller<'_>,
     ) -> LimiterCounts {
-        let LimiterCounts { inserts, deletes, .. } = counts;
-        let min_size = limits.min_size_to_sample();
-        let mut size =
-            RingSize { drawable: None, most: most_transitions(&self.store), dropped_at: of.2 };
-        let filled = size.was_filled(inserts);
-        // If the counts show a size below `min_size`, the transitions need not be counted.
-        if anew || (!filled && inserts.saturating_sub(deletes) >= min_size) {
-            let drawable = (caller.drawable)();
-            size.drawable = Some(drawable);
-            if drawable >= min_size {
-                // An insert may overwrite the rows of two transitions.
-                let until = inserts.saturating_add((drawable - min_size) / 2);
-                self.sized = KnownSize { of, until };
-            }
+        let (inserts, min_size) = (counts.inserts, limits.min_size_to_sample());
+        if inserts < min_size {
+            return LimiterCounts { deletes: 0, ..counts };
         }
-        if filled && !anew {
+        let published = published_rows(&self.store);
+        // The count follows relocated lanes, whose capacity is read after it.
+        let drawable = (caller.drawable)();
+        let size = RingSize { drawable, most: most_transitions(&self.store), dropped_at: of.2 };
+        if size.was_filled(inserts) && drawable > 0 && !anew {
             self.sized = KnownSize { of, until: u64::MAX };
+        } else if drawable >= min_size {
+            // A row overwrites the row of at most one transition.
+            let until = published.saturating_add(drawable - min_size);
+            self.sized = KnownSize { of, until };
         }
         size.counted(limits, counts)
     }
@@ -248,10 +258,15 @@ impl Drop for PartOfBatch<'_> {
 fn give_back_items(table: &LimiterTable, n: u64) {
     if n > 0 {
         // Items of transitions that were dropped meanwhile stay counted, as in `count_dropped`.
-        let dropped = table.deletes().0.min(table.load_inserts(Relaxed) & COUNT);
-        let least = current(table).map_or(0, |(limits, _)| limits.draws_of(dropped));
-        give_back(&table.counter(LimitedSide::Samples), n, least);
+        give_back(&table.counter(LimitedSide::Samples), n, table.least_samples());
         // Wake other samplers: they computed the count that they wait for from the larger count.
         wake(&table.counter(LimitedSide::Inserts));
     }
+}
+
+/// Returns the number of rows published in all lanes.
+fn published_rows(store: &RingStore) -> u64 {
+    let lanes = store.lanes();
+    let heads = lanes.iter().map(|lane| readable(&**lane, lane.capacity()).end);
+    heads.fold(0, u64::wrapping_add)
 }

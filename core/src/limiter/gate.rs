@@ -85,16 +85,17 @@ impl InsertGate {
         let mark = |mark| table.mark_writer(lane, mark);
         let waiting = Waiting::new(&store, table, (LimitedCall::Append { lane }, n), &mark);
         waiting.until_passed(caller, |limits, generation, caller| {
-            let (deletes, dropped_at) = table.deletes();
+            let dropped_at = table.deletes().1;
             let inserts = table.load_inserts(Relaxed) & COUNT;
             // An outdated count of samples allows fewer inserts.
             let samples = samples.load(Relaxed) & COUNT;
-            let counts = LimiterCounts { inserts, samples, deletes };
-            let mut size = RingSize { drawable: None, most: most_transitions(&store), dropped_at };
-            let mut sized = size.counted(limits, counts);
+            let mut sized = LimiterCounts { inserts, samples, deletes: 0 };
+            // An insert that is allowed while all inserts can be drawn is always allowed.
             if !limits.can_insert(sized, 1) {
-                size.drawable = Some((caller.drawable)());
-                sized = size.counted(limits, counts);
+                // The count follows relocated lanes, whose capacity is read after it.
+                let drawable = (caller.drawable)();
+                let size = RingSize { drawable, most: most_transitions(&store), dropped_at };
+                sized = size.counted(limits, sized);
             }
             if limits.can_insert(sized, 1) {
                 self.bound = limits.most_inserts(samples, sized.deletes);

@@ -181,12 +181,11 @@ pub(crate) fn wake_all(store: &RingStore) {
 }
 
 /// Counts the inserted transitions that cannot be drawn any more, after rows were dropped, and
-/// wakes both sides. `drawable` counts the transitions of the ring. `uncounted` is the number of
-/// dropped transitions that writers will count with their next rows.
+/// wakes both sides. `drawable` counts the transitions of the ring.
 ///
 /// Draws that the ratio asked for the dropped transitions count as made, since they cannot be made
 /// any more: a cleared ring then has the difference of a new one.
-pub(crate) fn count_dropped(store: &RingStore, drawable: impl Fn() -> u64, uncounted: u64) {
+pub(crate) fn count_dropped(store: &RingStore, drawable: impl Fn() -> u64) {
     let Some(table) = store.limiter() else { return };
     let count = || table.load_inserts(Acquire) & COUNT;
     let (mut inserts, mut drawable_now) = (count(), drawable());
@@ -198,14 +197,11 @@ pub(crate) fn count_dropped(store: &RingStore, drawable: impl Fn() -> u64, uncou
         }
         (inserts, drawable_now) = (again, drawable());
     }
-    let deletes = inserts.saturating_add(uncounted).saturating_sub(drawable_now);
-    table.count_deletes(deletes, inserts);
-    if let Some((limits, _)) = current(table) {
-        let samples = table.counter(LimitedSide::Samples);
-        // Raises the count to a value instead of adding: several processes may drop rows at one
-        // moment.
-        take(&samples, u64::MAX, limits.draws_of(deletes.min(inserts)));
-    }
+    let deletes = inserts.saturating_sub(drawable_now);
+    let draws = current(table).map_or(0, |(limits, _)| limits.draws_of(deletes));
+    table.count_deletes(deletes, inserts, draws);
+    // Raises the count to a value instead of adding: several processes may drop rows at one moment.
+    take(&table.counter(LimitedSide::Samples), u64::MAX, draws);
     wake_all(store);
 }
 

@@ -44,7 +44,6 @@ struct State {
     samples: u64,
     /// Samples of the transitions that were dropped, which no draw gives back.
     least_samples: u64,
-    deletes: u64,
     dropped_at: u64,
     lanes: Vec<ModelLane>,
     writers: Vec<Writer>,
@@ -76,7 +75,6 @@ impl Setting {
             inserts: BASE,
             samples: samples_at(BASE, &self.limits[0]),
             least_samples: samples_at(BASE, &self.limits[0]),
-            deletes: BASE,
             dropped_at: BASE,
             lanes: vec![ModelLane::default(); self.lanes],
             writers: vec![Writer::Idle; self.writers],
@@ -85,12 +83,15 @@ impl Setting {
         }
     }
 
-    /// Returns the counts with the deletes of the size test.
+    /// Returns the counts with the deletes of the size test, or without any if the transitions are
+    /// not counted.
     fn sized(&self, state: &State, is_counted: bool) -> LimiterCounts {
-        let State { inserts, samples, deletes, dropped_at, .. } = *state;
-        let drawable = is_counted.then(|| state.drawable());
-        let size = RingSize { drawable, most: self.most(), dropped_at };
-        let counts = LimiterCounts { inserts, samples, deletes };
+        let State { inserts, samples, dropped_at, .. } = *state;
+        let counts = LimiterCounts { inserts, samples, deletes: 0 };
+        if !is_counted {
+            return counts;
+        }
+        let size = RingSize { drawable: state.drawable(), most: self.most(), dropped_at };
         size.counted(&self.limits[state.limits], counts)
     }
 

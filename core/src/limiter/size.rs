@@ -1,6 +1,5 @@
 //! The size that `min_size` is compared with: the transitions that can be drawn.
 //!
-//! By the counts it is at most `inserts - deletes`, since rows that writers overwrite stay counted.
 //! A ring with short episodes, or with lanes that no writer fills, may never hold `min_size`
 //! transitions. The size test therefore also holds once as many transitions as the ring can hold
 //! were inserted since rows were last dropped.
@@ -10,8 +9,8 @@ use super::limits::{LimiterCounts, RateLimiter};
 /// Known facts about the size of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RingSize {
-    /// Transitions that can be drawn, if they were counted.
-    pub(crate) drawable: Option<u64>,
+    /// Transitions that can be drawn.
+    pub(crate) drawable: u64,
     /// Transitions that the ring can hold.
     pub(crate) most: u64,
     /// Inserts at the last drop of rows.
@@ -26,17 +25,15 @@ impl RingSize {
     }
 
     /// Replaces the deletes of `counts` by the transitions that do not count towards the size, so
-    /// that `inserts - deletes >= min_size` is the size test. Without a count of `drawable` the
-    /// new deletes are a lower bound.
+    /// that `inserts - deletes >= min_size` is the size test.
     ///
     /// The size test fails in an empty ring. It can hold again from the next insert on.
     pub(crate) fn counted(&self, limits: &RateLimiter, counts: LimiterCounts) -> LimiterCounts {
-        let LimiterCounts { inserts, deletes, .. } = counts;
+        let LimiterCounts { inserts, .. } = counts;
         let min_size = limits.min_size_to_sample();
-        let gone = self.drawable.map_or(0, |drawable| inserts.saturating_sub(drawable));
         let when_filled = self.dropped_at.saturating_add(self.most).saturating_sub(min_size);
-        let mut deletes = deletes.max(gone).min(when_filled);
-        if self.drawable == Some(0) {
+        let mut deletes = inserts.saturating_sub(self.drawable).min(when_filled);
+        if self.drawable == 0 {
             deletes = deletes.max(inserts.saturating_add(1).saturating_sub(min_size));
         }
         LimiterCounts { deletes, ..counts }

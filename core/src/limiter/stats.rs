@@ -71,7 +71,7 @@ pub(crate) fn of(store: &RingStore, drawable: u64) -> Option<LimiterStats> {
     let limits = current(table).map(|(limits, _)| limits);
     let counts = counts(table);
     let (most, dropped_at) = (most_transitions(store), table.deletes().1);
-    let size = RingSize { drawable: Some(drawable), most, dropped_at };
+    let size = RingSize { drawable, most, dropped_at };
     let sized = limits.map_or(counts, |limits| size.counted(&limits, counts));
     let LimiterCounts { inserts, samples, deletes } = sized;
     let room = |most: Option<u64>, count: u64| match most {

@@ -308,11 +308,11 @@ mod tests {
                 short
             }),
             ("deletes", &|| {
-                table.count_deletes(table.deletes().0 + 1, 0);
+                table.count_deletes(table.deletes().0 + 1, 0, 0);
                 short
             }),
             ("inserts at the last drop", &|| {
-                table.count_deletes(0, table.deletes().1 + 1);
+                table.count_deletes(0, table.deletes().1 + 1, 0);
                 short
             }),
             ("items given back", &|| Shortage { own: 1, ..short }),

@@ -25,9 +25,8 @@ impl Ring {
     /// Writers continue as before: an episode that goes on keeps the rows after this call, and its
     /// history begins with them. Readers in all processes ignore the dropped rows from their next
     /// call on, and tables at their next draw; leases and batches that exist keep theirs. A rate
-    /// limiter counts the transitions as deleted, and with them the one that the newest row of a
-    /// held lane starts, which its writer counts as inserted with the next row. Needs write access
-    /// to `ring.low`; a process that is killed meanwhile has cleared some lanes. O(lanes), no copy.
+    /// limiter counts the transitions as deleted. Needs write access to `ring.low`; a process that
+    /// is killed meanwhile has cleared some lanes. O(lanes), no copy.
     ///
     /// ```
     /// use backcast_core::{DType, Ring, RingOptions, Schema, StepColumns, WriterOptions};
@@ -126,27 +125,8 @@ impl Ring {
     /// the same count.
     fn count_dropped(&self) {
         if self.store().limiter().is_some() {
-            let uncounted = (0..self.lanes()).filter(|lane| self.newest_is_dropped(*lane));
-            limiter::count_dropped(self.store(), || self.len(), uncounted.count() as u64);
+            limiter::count_dropped(self.store(), || self.len());
         }
-    }
-
-    /// Returns whether the newest row of a lane is dropped and starts a transition that the lane's
-    /// writer will count as inserted with its next row.
-    fn newest_is_dropped(&self, lane: u32) -> bool {
-        for _ in 0..ATTEMPTS {
-            let Some(InspectedLane { memory, rows, .. }) = self.inspect_lane(lane) else { break };
-            if rows.end == 0 || !rows.is_empty() {
-                break;
-            }
-            let newest = RowHeader::read(&*memory, rows.end - 1);
-            if still_whole(&*memory, rows.end - 1) {
-                // Only the writer that holds the lane now can complete it: the first row of another
-                // one is a GAP.
-                return newest.flags & FINAL == 0 && self.store().lane_held(lane);
-            }
-        }
-        false
     }
 
     /// Returns the number of transitions that start at some rows of a lane and could be drawn

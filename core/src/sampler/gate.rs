@@ -34,12 +34,17 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    /// Returns the gate of a sampler. The rate limiter counts the sampler as alive while the gate
-    /// exists. `slot` is the sampler's reader slot.
-    pub(super) fn of(ring: &Ring, slot: Option<u32>) -> Result<Self, SegmentError> {
+    /// Returns the gate of a sampler. `slot` is the sampler's reader slot.
+    pub(super) fn of(ring: &Ring, slot: Option<u32>) -> Self {
         let (timeout, interrupt) = (None, ring.interrupt().clone());
-        let limiter = DrawGate::of(ring.store(), slot)?;
-        Ok(Self { limiter, timeout, interrupt, notices: 0, name_check: NAME_CHECKS })
+        let limiter = DrawGate::of(ring.store(), slot);
+        Self { limiter, timeout, interrupt, notices: 0, name_check: NAME_CHECKS }
+    }
+
+    /// Makes the rate limiter count the sampler as alive while the gate exists. The first draw does
+    /// so too.
+    pub(super) fn claim(&mut self) -> Result<(), SegmentError> {
+        self.limiter.as_mut().map_or(Ok(()), DrawGate::claim)
     }
 
     /// Sets the maximum wait. Returns whether it changed.
@@ -95,6 +100,7 @@ impl Gate {
         since: &mut WaitStart,
     ) -> Result<(), SampleError> {
         let Some(limiter) = &mut self.limiter else { return Ok(()) };
+        limiter.claim()?;
         let unlinked = |wait: Option<&mut Wait<'_>>| ring.refuses_wait(wait);
         let drawable = || ring.len();
         let wait = Some(Wait::new(self.timeout, &self.interrupt).since(*since));

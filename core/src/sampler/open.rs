@@ -31,7 +31,17 @@ use crate::schema::Schema;
 impl Ring {
     /// Returns a sampler of the ring's transitions. `options` are [`SamplerOptions`], or the
     /// [state](crate::SamplerState) of another sampler, whose draws the new one continues.
+    ///
+    /// To a rate limiter the sampler is alive from now on.
     pub fn sampler(&self, options: impl Into<SamplerOptions>) -> Result<Sampler, SampleError> {
+        let mut sampler = self.idle_sampler(options)?;
+        sampler.gate.claim()?;
+        Ok(sampler)
+    }
+
+    /// Returns a [`sampler`](Self::sampler) that is alive to a rate limiter only from its first
+    /// draw on. Gathers are no draws: use it to gather rows beside the samplers of a learner.
+    pub fn idle_sampler(&self, options: impl Into<SamplerOptions>) -> Result<Sampler, SampleError> {
         Sampler::new(self, options.into())
     }
 }
@@ -83,7 +93,7 @@ impl Sampler {
             selection,
             gather: Gather::new(plans, draws.gamma, learned),
             hooks,
-            gate: Gate::of(ring, number)?,
+            gate: Gate::of(ring, number),
             counts: DrawCounts::new(slot),
             points: DrawPoints::default(),
             stream,

@@ -258,17 +258,20 @@ fn a_limiter_counts_dropped_transitions_as_deleted() {
     let counts = || ring.limiter().unwrap().counts();
     assert_eq!((ring.len(), counts().inserts, counts().deletes), (14, 14, 0));
     ring.clear().unwrap();
-    // The transition of the newest row is inserted with the next append, and cannot be drawn.
-    assert_eq!((counts().inserts, counts().deletes), (14, 15));
+    assert_eq!((counts().inserts, counts().deletes), (14, 14));
+    // The newest row's transition is inserted with the next append, and cannot be drawn.
     for obs in 15..25 {
         append(&mut writer, obs, false);
     }
-    assert_eq!((ring.len(), counts().inserts - counts().deletes), (9, 9));
+    assert_eq!((ring.len(), counts().inserts), (9, 24));
+    let may_sample = || ring.stats().limiter.unwrap().may_sample;
+    assert_eq!(may_sample(), Some(0), "the size is that of the ring, not of the counts");
     append(&mut writer, 25, false);
+    assert_eq!(may_sample(), None);
     ring.sampler(SamplerOptions::seeded(1)).unwrap().sample(1).unwrap();
 }
 
-/// A transition of the newest row that no writer completes was never inserted.
+/// A transition of the newest row that no writer completes is neither inserted nor deleted.
 #[test]
 fn deletes_count_what_was_inserted_when_a_writer_is_gone() {
     let options = RingOptions::with_capacity(1_000).limiter(RateLimiter::min_size(10));
@@ -286,17 +289,16 @@ fn deletes_count_what_was_inserted_when_a_writer_is_gone() {
     rows(&mut second, 3);
     assert_eq!((ring.drop_episode(0, None, false).unwrap(), counts()), (3, (9, 7)));
     assert_eq!(ring.len(), 2);
-    // A writer that ends after `clear`, before it completes the transition, leaves one too many.
+    // A writer ends after `clear`, before it completes the transition.
     ring.clear().unwrap();
     drop(second);
-    assert_eq!((ring.len(), counts()), (0, (9, 10)));
+    assert_eq!((ring.len(), counts()), (0, (9, 9)));
     let mut third = writer(&ring);
-    rows(&mut third, 11);
-    let mut sampler = ring.sampler(SamplerOptions::seeded(1)).unwrap();
-    assert_eq!((ring.len(), counts()), (10, (19, 10)));
-    assert_eq!(ring.stats().limiter.unwrap().may_sample, Some(0), "one transition more is needed");
+    rows(&mut third, 10);
+    assert_eq!(ring.stats().limiter.unwrap().may_sample, Some(0));
     rows(&mut third, 1);
-    sampler.sample(1).unwrap();
+    assert_eq!((ring.len(), counts()), (10, (19, 9)));
+    ring.sampler(SamplerOptions::seeded(1)).unwrap().sample(1).unwrap();
 }
 
 #[test]

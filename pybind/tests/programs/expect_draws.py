@@ -179,13 +179,11 @@ def sample(world: World, step: Step, own: Sampler) -> Expect | None:
         return None
     if fails:
         # A transform that fails once: the same batch is drawn again.
-        kept = ring.limits and ring.limits.keeps_refused()
-        if into or chance.perhaps or kept or not own.options.get("transform"):
+        if into or chance.perhaps or not own.options.get("transform"):
             return None
         chance.values, own.counted = {"repeats": True}, False
 
     def account() -> None:
-        own.sized_at = ring.limits.drops() if ring.limits else None
         accounted(ring, size * count)()
 
     def check(outcome: Outcome) -> None:
@@ -221,10 +219,6 @@ def chance_of(world: World, own: Sampler, size: int) -> Expect | None:
     if is_queue and size > times * ring.most:
         chance: Expect | None = Expect("SampleError")
     elif limits and not limits.may_sample(size, ring.lanes):
-        if own.sized_at == limits.drops():
-            # KNOWN: a row that begins an episode inserts no transition, but may overwrite one. A
-            # sampler that once found enough transitions does not check again.
-            return None
         chance = Expect("RateLimitTimeoutError")
         if claims and is_queue and not ring.drawable():
             # If the empty ring was once filled, only the table makes the draw wait.
@@ -238,7 +232,7 @@ def chance_of(world: World, own: Sampler, size: int) -> Expect | None:
     if world.appends_later() and (fails or not is_plain(own.options)):
         # The waiting append may go on: it may add what the draw lacks, or overwrite what it needs.
         return None
-    return None if fails and limits and limits.keeps_refused() else chance
+    return chance
 
 
 def is_plain(options: Options) -> bool:

@@ -93,9 +93,6 @@ def drop_episode(world: World, step: Step, ring: Ring) -> Expect | None:
 def resize(world: World, step: Step, ring: Ring) -> Expect | None:
     """Make a ring larger. Lanes with a writer follow at its next append."""
     capacity = -(-step["capacity"] // len(ring.lanes))
-    if ring.limits and any(lane.head > lane.capacity for lane in ring.lanes):
-        # KNOWN: rows beyond the old capacity become readable again, which the limiter ignores.
-        return None
     if ring.private or ring.snapshot:
         return Expect("ArgumentError")
     if any(lane.grown not in (None, capacity) for lane in ring.lanes):
@@ -222,7 +219,7 @@ def load(world: World, step: Step, _: None) -> Expect | None:
     ring.snapshot, ring.handles, ring.restored = is_open, {step.get("by", 0)}, True
     for lane in ring.lanes:
         if lane.rows and lane.first == lane.head:
-            # KNOWN: a lane that is loaded without readable rows starts to count episodes anew.
+            # A lane that is saved without rows is saved without its episode.
             lane.rows[-1] = lane.rows[-1]._replace(episode=0)
     ring.limits = None if is_open else ring.limits
     world.rings[step["ring"]] = ring

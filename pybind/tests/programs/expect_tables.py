@@ -13,9 +13,6 @@ from world import Expect, Opened, Outcome, Ring, Sampler, Step, World, takes
 
 @takes("gather", on="ring")
 def gather(world: World, step: Step, ring: Ring) -> Expect | None:
-    if ring.limits and not refused(ring, step.get("options", {})):
-        # KNOWN: to the limiter, a handle that gathers is a living sampler, though it draws nothing.
-        ring.drawers.add(step.get("by", 0))
     return gathered(ring, step.get("options", {}), step)
 
 

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from model import FINAL, Index, Lane
+from model import Index, Lane
 
 # Powers of priorities are multiples of this step.
 POWER = 2.0**-24
@@ -69,35 +69,15 @@ class Limits:
             # The ring was filled since rows were last dropped. It may hold fewer than `min_size`,
             # since FINAL rows take room.
             return there > 0
-        # KNOWN: rows that were dropped before they were counted as inserted count as deleted, even
-        # if they are never counted as inserted.
-        return there >= self.min_size and self.inserts - self.deletes >= self.min_size
-
-    def drops(self) -> tuple[int, int]:
-        """Return the counts of the last drop of rows."""
-        return self.deletes, self.dropped_at
-
-    def keeps_refused(self) -> bool:
-        """Whether a refused draw leaves its items counted, which it should not."""
-        # KNOWN: it does if dropped rows were completed to transitions after the drop.
-        dropped = min(self.deletes, self.inserts)
-        return math.isfinite(self.high) and self.samples < int(dropped * self.ratio)
+        return there >= self.min_size and self.inserts >= self.min_size
 
     def drop(self, lanes: list[Lane]) -> None:
-        """Count dropped transitions as deleted, and the draws that they stood for as made."""
-        # KNOWN: this counts a newest row that no later row can complete, as after a restart.
-        uncounted = sum(
-            lane.held
-            and lane.head > 0
-            and lane.first == lane.head
-            and not lane.rows[-1].flags & FINAL
-            for lane in lanes
-        )
-        gone = max(self.inserts + uncounted - len(drawable(lanes)), 0)
+        """Count the draws that dropped transitions stood for as made."""
+        gone = max(self.inserts - len(drawable(lanes)), 0)
         self.deletes = max(self.deletes, gone)
         self.dropped_at = self.inserts
         if math.isfinite(self.high):
-            self.samples = max(self.samples, int(min(self.deletes, self.inserts) * self.ratio))
+            self.samples = max(self.samples, int(gone * self.ratio))
 
     def reset(self, lanes: list[Lane]) -> None:
         """Count as if the rows of the ring, at most `min_size`, had just been inserted."""

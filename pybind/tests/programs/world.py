@@ -137,8 +137,6 @@ class Sampler:
     options: dict[str, Any]
     batches: int = 0
     sampled: int = 0
-    # `Limits.drops()` at the last draw.
-    sized_at: tuple[int, int] | None = None
     # Whether the model knows `Sampler.sampled`, which also counts gathered transitions.
     counted: bool = True
     # The sampler may hold claimed rows of a failed draw.

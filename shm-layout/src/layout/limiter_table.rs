@@ -116,8 +116,10 @@ pub(crate) struct LimitDeletesBytes {
     pub deletes: u64,
     /// Inserted transitions at the last drop of rows.
     pub dropped_at: u64,
+    /// Count of samples below which no draw gives items back.
+    pub least_samples: u64,
     /// Zero.
-    pub unused: [u8; 112],
+    pub unused: [u8; 104],
 }
 
 /// Mark of a waiting process. Used for its offsets only.
@@ -296,15 +298,24 @@ impl LimiterTable {
     /// the inserts at that time.
     #[must_use]
     pub fn deletes(&self) -> (u64, u64) {
-        self.deletes_words().map_or((0, 0), |[deletes, dropped_at]| {
+        self.deletes_words().map_or((0, 0), |[deletes, dropped_at, _]| {
             // ORDERING: pairs with the release in `count_deletes`.
             (deletes.load(Ordering::Acquire) & COUNT, dropped_at.load(Ordering::Acquire) & COUNT)
         })
     }
 
-    /// Raises the counts of [`deletes`](Self::deletes).
-    pub fn count_deletes(&self, deletes: u64, dropped_at: u64) {
-        if let Some([deletes_word, dropped_word]) = self.deletes_words() {
+    /// Returns the count of samples below which no draw gives items back: the draws that counted as
+    /// made when rows were dropped.
+    #[must_use]
+    pub fn least_samples(&self) -> u64 {
+        self.deletes_words().map_or(0, |[_, _, least]| least.load(Relaxed) & COUNT)
+    }
+
+    /// Raises the counts of [`deletes`](Self::deletes) and of
+    /// [`least_samples`](Self::least_samples).
+    pub fn count_deletes(&self, deletes: u64, dropped_at: u64, least_samples: u64) {
+        if let Some([deletes_word, dropped_word, least_word]) = self.deletes_words() {
+            least_word.fetch_max(least_samples & COUNT, Relaxed);
             dropped_word.fetch_max(dropped_at & COUNT, Ordering::Release);
             deletes_word.fetch_max(deletes & COUNT, Ordering::Release);
         }
@@ -321,14 +332,15 @@ impl LimiterTable {
         // Keep the bit of sleepers.
         counter.count.fetch_and(!COUNT, Relaxed);
         counter.count.fetch_or(samples & COUNT, Relaxed);
-        if let Some([deletes_word, dropped_word]) = self.deletes_words() {
+        if let Some([deletes_word, dropped_word, least_word]) = self.deletes_words() {
+            least_word.store(0, Relaxed);
             deletes_word.store(deletes & COUNT, Relaxed);
             dropped_word.store(dropped_at & COUNT, Relaxed);
         }
     }
 
-    fn deletes_words(&self) -> Option<&[AtomicU64; 2]> {
-        self.map.words64(DELETES_AT, 2)?.first_chunk()
+    fn deletes_words(&self) -> Option<&[AtomicU64; 3]> {
+        self.map.words64(DELETES_AT, 3)?.first_chunk()
     }
 
     /// Returns the limits and their generation. Returns `None` if they changed during every

@@ -1,6 +1,5 @@
 //! Lanes and counts of the model.
 
-use super::super::limits::RateLimiter;
 use super::{BASE, Setting, State, samples_at};
 
 /// A lane: for each row that it keeps, oldest first, whether it starts a transition.
@@ -97,11 +96,8 @@ impl State {
 
     /// Counts the transitions that can no longer be drawn, like `Ring::clear`.
     pub(super) fn count_dropped(&mut self, setting: &Setting) {
-        let empty = self.lanes.iter().filter(|lane| lane.rows.is_empty() && lane.has_begun);
-        let inserts = self.inserts + empty.count() as u64;
-        let gone = inserts.saturating_sub(self.drawable());
-        self.deletes = self.deletes.max(gone);
-        let draws = setting.limits[self.limits].draws_of(gone.min(self.inserts));
+        let gone = self.inserts.saturating_sub(self.drawable());
+        let draws = setting.limits[self.limits].draws_of(gone);
         self.samples = self.samples.max(draws);
         self.least_samples = self.least_samples.max(draws);
         self.dropped_at = self.dropped_at.max(self.inserts);
@@ -132,13 +128,9 @@ impl State {
         self.inserts -= shift;
         self.samples = self.samples.saturating_sub(samples_at(shift, limits));
         self.least_samples = self.least_samples.saturating_sub(samples_at(shift, limits));
-        self.deletes = self.deletes.saturating_sub(shift);
         self.dropped_at = self.dropped_at.saturating_sub(shift);
         // Bounds the counts that grow without end, since each `clear` lets writers insert without
         // draws. Older drops of rows, and a lead farther above the band, decide the same.
-        let sizes = setting.limits.iter().map(RateLimiter::min_size_to_sample);
-        let size = sizes.max().unwrap_or(0);
-        self.deletes = self.deletes.max(self.inserts.saturating_sub(size));
         self.dropped_at = self.dropped_at.max(self.inserts.saturating_sub(setting.most()));
         self.sort(setting);
         let lead = setting.far_lead();

@@ -152,10 +152,55 @@ fn every_draw_of_a_filled_ring_is_allowed_though_a_counted_transition_was_droppe
     let refused = sampler.sample(4).unwrap_err();
     assert!(matches!(refused, SampleError::Limited(LimitError::TimedOut(_))), "{refused}");
     assert!(try_append(&mut writer));
-    assert_eq!((counts(&ring).inserts, counts(&ring).deletes, ring.len()), (203, 5, 198));
+    assert_eq!((counts(&ring).inserts, counts(&ring).deletes, ring.len()), (203, 4, 198));
     for _ in 0..3 {
         sampler.sample(4).unwrap();
     }
+}
+
+#[test]
+fn an_idle_sampler_is_alive_from_its_first_draw_on() {
+    let ring = ring(RateLimiter::min_size(1));
+    fill(&ring, 5);
+    let has_sampler = || ring.stats().limiter.unwrap().has_sampler;
+    let mut idle = ring.idle_sampler(SamplerOptions::seeded(1)).unwrap();
+    idle.gather(&[0, 3]).unwrap();
+    assert!(!has_sampler(), "a gather is no draw");
+    idle.sample(4).unwrap();
+    assert!(has_sampler());
+    drop(idle);
+    assert!(!has_sampler());
+}
+
+/// Rows that begin an episode insert no transition and overwrite those of others.
+#[test]
+fn a_draw_waits_once_rows_without_transitions_have_overwritten_too_many() {
+    let ring = ring(RateLimiter::min_size(100));
+    fill(&ring, 150);
+    let mut sampler = ring.sampler(SamplerOptions::seeded(1)).unwrap();
+    sampler.set_timeout(Some(Duration::ZERO));
+    for rows in 0..120 {
+        assert_eq!(sampler.sample(4).is_ok(), ring.len() >= 100, "after {rows} rows");
+        fill(&ring, 0);
+    }
+    assert!(ring.len() < 100 && counts(&ring).inserts == 150);
+    assert!(matches!(sampler.sample(4), Err(SampleError::Limited(LimitError::TimedOut(_)))));
+}
+
+#[test]
+fn a_refused_draw_gives_all_items_back_though_the_ratio_grew_since_a_clear() {
+    let limits = |ratio| RateLimiter::band(ratio, 1, 0.0, 100.0);
+    let ring = ring(limits(1.0));
+    fill(&ring, 20);
+    ring.clear().unwrap();
+    ring.limiter().unwrap().set(limits(4.0)).unwrap();
+    fill(&ring, 2);
+    assert_eq!((counts(&ring).inserts, counts(&ring).samples), (22, 20));
+    let mut sampler = ring.sampler(SamplerOptions::seeded(1)).unwrap();
+    sampler.set_timeout(Some(Duration::ZERO));
+    let refused = sampler.sample(100).unwrap_err();
+    let SampleError::Limited(LimitError::TimedOut(wait)) = refused else { panic!("{refused}") };
+    assert_eq!((wait.held, counts(&ring).samples), (68, 20));
 }
 
 #[test]

@@ -28,12 +28,8 @@ impl ReplayBuffer {
                 return Ok(Arc::clone(draws));
             }
             let label = format!("the sampler of {}", self.ring.label());
-            let draws = Arc::new(SharedSampler::new(
-                &ring,
-                label,
-                windows.spec(None),
-                BatchFunctions::default(),
-            )?);
+            // It also gathers, which makes no learner of the process.
+            let draws = Arc::new(SharedSampler::idle(&ring, label, windows.spec(None))?);
             if kept.len() == KEPT_DRAWS {
                 kept.remove(0);
             }

@@ -44,10 +44,24 @@ impl SharedSampler {
         spec: SamplerOptions,
         hooks: BatchFunctions,
     ) -> Result<Self, Failure> {
+        Self::open(ring, label, hooks, |ring| ring.sampler(spec))
+    }
+
+    /// Makes a sampler that is alive to a rate limiter only from its first draw on.
+    pub(crate) fn idle(ring: &Ring, label: String, spec: SamplerOptions) -> Result<Self, Failure> {
+        Self::open(ring, label, BatchFunctions::default(), |ring| ring.idle_sampler(spec))
+    }
+
+    fn open(
+        ring: &Ring,
+        label: String,
+        hooks: BatchFunctions,
+        open: impl FnOnce(&Ring) -> Result<CoreSampler, SampleError>,
+    ) -> Result<Self, Failure> {
         let closing = Closing::of(label);
         let interrupt = closing.interrupt_on(ring);
         // Rewards of relabelled goals are computed by a function of Python.
-        let sampler = ring.clone().interrupted_by(interrupt).sampler(spec)?.rewards_by_caller();
+        let sampler = open(&ring.clone().interrupted_by(interrupt))?.rewards_by_caller();
         let seed = sampler.seed();
         Ok(Self {
             hooks,

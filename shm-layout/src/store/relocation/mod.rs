@@ -175,8 +175,8 @@ impl Relocation {
     /// Relocates the lanes without a writer, and returns those that still have to be relocated by
     /// their writers.
     pub fn settle(&self) -> Result<Vec<u32>, SegmentError> {
-        let (object, shapes) = self.store.resizable()?;
-        settle(&self.store, object, shapes, self.resizes)
+        let (_, shapes) = self.store.resizable()?;
+        settle(&self.store, shapes, self.resizes)
     }
 }
 
@@ -241,7 +241,7 @@ pub fn finish_relocation(store: &Arc<RingStore>) -> Result<Vec<u32>, SegmentErro
     }
     let Ok(_lock) = lock(object) else { return Ok(Vec::new()) };
     let resizes = ring_files::read_ctl(object)?.0.resizes;
-    let waiting = settle(store, object, shapes, resizes)?;
+    let waiting = settle(store, shapes, resizes)?;
     if waiting.is_empty() {
         remove_leftovers(store)?;
     }
@@ -271,16 +271,11 @@ impl RingStore {
 }
 
 /// Relocates the lanes without a writer. Returns those that are left.
-fn settle(
-    store: &RingStore,
-    object: &Object,
-    shapes: &LaneShapes,
-    resizes: u32,
-) -> Result<Vec<u32>, SegmentError> {
+fn settle(store: &RingStore, shapes: &LaneShapes, resizes: u32) -> Result<Vec<u32>, SegmentError> {
     store.follow()?;
     for lane in pending(store, resizes) {
         if let Some(_held) = store.lock_for_relocation(lane)? {
-            drop(settled(object, shapes, lane, resizes)?);
+            drop(settled(store, shapes, lane, resizes)?);
         }
     }
     store.follow()?;
@@ -307,7 +302,10 @@ impl RingStore {
             move_to_next(object, shapes, number, &lane, lane.memory(), self.resizes())
         });
         match moved {
-            Ok(Some(new)) => (lane.moved_to(Arc::new(new)), Ok(true)),
+            Ok(Some(new)) => {
+                self.renew_limits();
+                (lane.moved_to(Arc::new(new)), Ok(true))
+            }
             Ok(None) => (lane, Ok(false)),
             Err(error) => (lane, Err(error)),
         }
@@ -316,11 +314,12 @@ impl RingStore {
 
 /// Opens the memory of a lane for its holder, relocated if a resize has made a larger file.
 pub(crate) fn settled(
-    object: &Object,
+    store: &RingStore,
     shapes: &LaneShapes,
     number: u32,
     resizes: u32,
 ) -> Result<Lane, SegmentError> {
+    let (object, _) = store.resizable()?;
     let name = lane_file(number);
     let lane = open(object, shapes, number, &name)?;
     if has_relocated(&lane) {
@@ -331,12 +330,14 @@ pub(crate) fn settled(
         // Its last holder was killed before it renamed the new file.
         let next = open(object, shapes, number, &next_file(number))?;
         rename(object, number);
+        store.renew_limits();
         return Ok(next);
     }
     if lane.resizes() >= resizes {
         return Ok(lane);
     }
-    Ok(move_to_next(object, shapes, number, &Writable(&lane), &lane, resizes)?.unwrap_or(lane))
+    let next = move_to_next(object, shapes, number, &Writable(&lane), &lane, resizes)?;
+    Ok(next.inspect(|_| store.renew_limits()).unwrap_or(lane))
 }
 
 /// Copies the missing rows, and puts the new file in the place of the old one.

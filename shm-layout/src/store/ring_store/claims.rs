@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::{RingBacking, RingStore};
 use crate::error::{ObjectKind, SegmentError};
 use crate::layout::claimed_lane::ClaimedLane;
-use crate::layout::limiter_table::{LimitBytes, LimitCounts, WaitMark};
+use crate::layout::limiter_table::{LimitBytes, LimitCounts, LimitedSide, LimiterTable, WaitMark};
 use crate::layout::reader_table::AgeCounts;
 use crate::os::byte_lock::{Claim, LockFile, LockMode};
 use crate::os::clock::unix_ns;
@@ -18,6 +18,7 @@ use crate::os::fork_release::ReleasedOnFork;
 use crate::os::futex::NotifyBarrier;
 use crate::os::lock_holders;
 use crate::protocol::clear_pins;
+use crate::protocol::limit::wake;
 use crate::protocol::reader_slot::{self, ReaderSlots};
 use crate::store::relocation;
 
@@ -92,8 +93,8 @@ impl RingStore {
         }
         let Some(claim) = self.lock_for_writer(lane, RELOCATION_WAIT)? else { return Ok(None) };
         let memory = match &self.place {
-            RingBacking::Named { object, shapes, .. } => {
-                relocation::settled(object, shapes, lane, self.resizes())?.into()
+            RingBacking::Named { shapes, .. } => {
+                relocation::settled(self, shapes, lane, self.resizes())?.into()
             }
             RingBacking::Heap { .. } => match self.lane(lane) {
                 Some(lane) => lane,
@@ -167,12 +168,32 @@ impl RingStore {
         limits: LimitBytes,
         counts: Option<LimitCounts>,
     ) -> Result<bool, SegmentError> {
+        self.with_limits_locked(|table| table.change(limits, counts))
+    }
+
+    /// Puts the limits into force again after a lane was relocated. Rows that its smaller memory
+    /// hid can be drawn again, so each process has to compare the limits with the ring anew.
+    pub(crate) fn renew_limits(&self) {
+        let renewed = self.with_limits_locked(|table| {
+            if let Some((limits, _)) = table.limits() {
+                table.change(limits, None);
+            }
+        });
+        if let (Ok(true), Some(table)) = (renewed, &self.limiter) {
+            wake(&table.counter(LimitedSide::Inserts));
+            wake(&table.counter(LimitedSide::Samples));
+        }
+    }
+
+    /// Calls `change` while this process holds the lock of the limits. Returns `false` if the ring
+    /// has no limiter.
+    fn with_limits_locked(&self, change: impl Fn(&LimiterTable)) -> Result<bool, SegmentError> {
         let Some(table) = &self.limiter else { return Ok(false) };
         for _ in 0..LIMITS_ATTEMPTS {
             // The claim is held until the limits are in force. The kernel releases it if this
             // process dies.
             if let Some(_claim) = self.claim(LIMITS_LOCK, LockMode::Exclusive, Claim::File)? {
-                table.change(limits, counts);
+                change(table);
                 return Ok(true);
             }
             thread::sleep(LIMITS_PAUSE);
