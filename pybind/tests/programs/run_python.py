@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
 from batches import compare_rows
 from calls import Actor, emptied
@@ -31,15 +32,22 @@ class ProgramError(AssertionError):
         super().__init__(f"step {at} {step}: {what}")
 
 
+class Takes(Protocol):
+    """Takes steps by calls of an API."""
+
+    def take(self, step: Step) -> Outcome: ...
+    def close(self) -> None: ...
+
+
 class Run:
     """One run of a program, in a directory of its own."""
 
     numbers = itertools.count()
 
-    def __init__(self, place: Path, peers: Peers) -> None:
+    def __init__(self, place: Path, peers: Peers, actor: Callable[[Path], Takes]) -> None:
         self.place, self.peers = place / f"run-{next(self.numbers)}", peers
         self.place.mkdir(mode=0o700)
-        self.world, self.actor = World(), Actor(self.place)
+        self.world, self.actor = World(), actor(self.place)
         self.peer: Peer | None = None
         self.taken = self.changes = 0
 
@@ -138,16 +146,16 @@ def check_ring(ring: Ring, seen: Outcome) -> None:
         require({name: said[name] for name in found}, found, f"lane {said['lane']}")
     require(stats["limiter"] is None, ring.limits is None, "a limiter")
     if ring.limits:
-        counts = {"inserts": ring.limits.inserts, "samples": ring.limits.samples}
+        counts = {name: getattr(ring.limits, name) for name in ("inserts", "samples", "deletes")}
         require({name: stats["limiter"][name] for name in counts}, counts, "limiter")
     for kind, of in (("tables", Priorities), ("claims", Claims), ("learned", Learned)):
         named = sorted(key for key, table in ring.tables.items() if isinstance(table, of))
         require(sorted(table["name"] for table in stats[kind]), named, kind)
 
 
-def run(program: Program, place: Path, peers: Peers) -> int:
-    """Run a program. Return the number of steps that were taken."""
-    this, at, left = Run(place, peers), 0, list[str]()
+def run(program: Program, place: Path, peers: Peers, actor: Callable[[Path], Takes] = Actor) -> int:
+    """Run a program with the calls of an actor. Return the number of steps that were taken."""
+    this, at, left = Run(place, peers, actor), 0, list[str]()
     failure: BaseException | None = None
     try:
         for step in program["steps"]:

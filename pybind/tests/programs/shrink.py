@@ -14,8 +14,9 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+from calls import Actor
 from making import make
-from run_python import ProgramError, run, shared_place
+from run_python import ProgramError, Takes, run, shared_place
 from second_process import Peers
 from world import Program, Step
 
@@ -76,14 +77,16 @@ def simpler_steps(step: Step) -> Iterator[Step]:
         yield step | {"end": [0] * len(step["end"])}
 
 
-def explained(failure: ProgramError, place: Path, peers: Peers) -> str:
+def explained(
+    failure: ProgramError, place: Path, peers: Peers, actor: Callable[[Path], Takes] = Actor
+) -> str:
     """Return a text of the shrunk program, its seed and the difference from the model."""
     last = failure
 
     def fails(program: Program) -> bool:
         nonlocal last
         try:
-            run(program, place, peers)
+            run(program, place, peers, actor)
         except ProgramError as again:
             last = again if again.kind == failure.kind else last
             return again.kind == failure.kind

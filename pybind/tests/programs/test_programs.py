@@ -10,12 +10,11 @@ fails is shrunk and printed with its seed.
 - `world.py`: the objects of a program. `expect_*.py`, `batches.py`: expected outcomes of steps.
 - `making.py`, `making_options.py`: programs from seeds. `pairs.py` counts pairs of features.
 - `calls.py`, `second_process.py`, `run_python.py`: steps as calls of Python, in two processes.
+- `run_rust.py`: steps as calls of Rust, which `tests/tests/it/programs` makes.
 - `shrink.py`: shrinks a failing program.
 
 `BACKCAST_PROGRAMS=100000 pytest pybind/tests/programs/test_programs.py -n 2` runs that number of
-programs, whatever `BACKCAST_BUDGET` is; `make storm` does so. A comment `KNOWN` marks a rule that
-keeps programs away from a defect of the library. Remove the rule with the defect: programs then
-cover the case.
+programs, whatever `BACKCAST_BUDGET` is; `make storm` does so.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ mod cross_language;
 #[path = "../../../pybind/src/error/words.rs"]
 mod error_words;
 mod laps;
+mod programs;
 #[cfg(target_os = "linux")]
 mod rate_limiter;
 mod refusals;
