@@ -22,6 +22,8 @@ pub enum AuctionRule {
 #[derive(Debug)]
 pub struct CallAuction {
     orders: Vec<NewOrder>,
+    /// Maximum number of orders.
+    room: usize,
     filled: Vec<i32>,
     /// Number of orders that came before each.
     arrivals: Vec<u32>,
@@ -35,13 +37,15 @@ pub struct CallAuction {
 
 impl Clone for CallAuction {
     fn clone(&self) -> Self {
-        let mut copy = Self::new(self.orders.capacity(), self.rule);
+        let mut copy = Self::new(self.room, self.rule);
         copy.clone_from(self);
         copy
     }
 
     fn clone_from(&mut self, source: &Self) {
-        let Self { orders, filled, arrivals, arrived, sorted: _, remainders: _, rule } = source;
+        let Self { orders, room, filled, arrivals, arrived, sorted: _, remainders: _, rule } =
+            source;
+        self.room = *room;
         self.orders.clone_from(orders);
         self.filled.clone_from(filled);
         self.arrivals.clone_from(arrivals);
@@ -68,6 +72,7 @@ impl CallAuction {
     pub fn new(room: usize, rule: AuctionRule) -> Self {
         Self {
             orders: Vec::with_capacity(room),
+            room,
             filled: Vec::with_capacity(room),
             arrivals: Vec::with_capacity(room),
             arrived: 0,
@@ -78,18 +83,22 @@ impl CallAuction {
     }
 
     /// Adds an order and returns its number: a new one, or if there is no room for more, that of a
-    /// withdrawn order. Returns `None` if there is neither, or for an order without shares.
+    /// withdrawn order of an earlier tick. Returns `None` if there is neither, or for an order
+    /// without shares.
+    ///
+    /// So number and tick together identify an order.
     pub fn push(&mut self, order: NewOrder) -> Option<u16> {
         if order.quantity <= 0 {
             return None;
         }
-        let number = if self.orders.len() < self.orders.capacity() {
+        let number = if self.orders.len() < self.room {
             self.orders.push(order);
             self.filled.push(0);
             self.arrivals.push(0);
             self.orders.len() - 1
         } else {
-            let withdrawn = self.orders.iter().position(|old| old.quantity == 0)?;
+            let free = |old: &NewOrder| old.quantity == 0 && old.now != order.now;
+            let withdrawn = self.orders.iter().position(free)?;
             self.orders[withdrawn] = order;
             withdrawn
         };
@@ -130,6 +139,16 @@ impl CallAuction {
             .enumerate()
             .filter(|(_, (order, _))| order.quantity > 0)
             .map(|(number, (order, filled))| (number as u16, order, *filled))
+    }
+
+    /// Passes the orders that wait to `word`.
+    pub(crate) fn digest(&self, mut word: impl FnMut(u64)) {
+        for (number, order, _) in self.results() {
+            word(u64::from(number) << 32 | u64::from(order.now));
+            word((order.price as u64) << 32 | order.quantity as u64);
+            word(u64::from(order.owner) << 16 | u64::from(order.place) << 8 | order.side as u64);
+            word(u64::from(self.arrivals[usize::from(number)]));
+        }
     }
 
     /// Finds the price and fills the orders. Returns `None` if no bid meets an offer. `reference`
@@ -317,6 +336,26 @@ mod tests {
             assert_eq!(cleared, expected, "{name}");
             assert_eq!(fills(&auction), filled, "{name}");
         }
+    }
+
+    #[test]
+    fn a_full_auction_uses_numbers_of_withdrawn_orders_again_but_not_in_their_own_tick() {
+        let order = |owner: u16, now: u32| NewOrder {
+            owner,
+            place: 0,
+            side: Side::Buy,
+            kind: OrderKind::Limit,
+            price: 100,
+            quantity: 5,
+            now,
+        };
+        let mut auction = CallAuction::new(8, AuctionRule::PricePriority);
+        assert!((0..8).all(|owner| auction.push(order(owner, 1)) == Some(owner)));
+        assert_eq!(auction.push(order(8, 1)), None, "full");
+        assert!(auction.withdraw(3).is_some());
+        assert_eq!(auction.push(order(8, 1)), None, "number 3 and tick 1 name another order");
+        assert_eq!(auction.push(order(8, 2)), Some(3));
+        assert_eq!(auction.order(3).map(|order| order.owner), Some(8));
     }
 
     #[test]

@@ -331,7 +331,7 @@ impl Market {
     ///
     /// The position trades with the orders of others in the book, the best price first, and pays
     /// the taker fee on each price. Shares beyond the last of these orders trade at its price. If
-    /// there is none, all shares trade at the mid-price.
+    /// there is none, as while orders wait for an auction, all shares trade at the mid-price.
     ///
     /// # Errors
     /// See [`Market::position`].
@@ -477,6 +477,9 @@ impl Market {
                 });
             }
             word(u64::from(venue.book.next_id()));
+            if let Some(auction) = &venue.auction {
+                auction.digest(&mut word);
+            }
             venue.tape.digest(&mut word);
             model.fundamental.digest(&mut word);
             model.newsroom.digest(&mut word);

@@ -78,6 +78,7 @@ impl Venue {
         if let Some(auction) = &mut self.auction {
             auction.clear_orders();
         }
+        self.calling = false;
         self.tape.reset(config.initial_price, &config.arousal);
     }
 

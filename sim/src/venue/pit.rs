@@ -21,6 +21,8 @@ pub struct OrderId {
     pub symbol: u16,
     slot: u16,
     id: u32,
+    /// Whether the order waits for an auction, which numbers its orders apart from the book.
+    waits: bool,
 }
 
 /// Result of an order.
@@ -172,7 +174,7 @@ impl Pit<'_> {
         }
         let entry = Resting { side, price, quantity: resting, slot, place };
         self.ledger.opened(account, self.symbol, entry);
-        let id = OrderId { symbol: self.symbol, slot, id };
+        let id = OrderId { symbol: self.symbol, slot, id, waits: false };
         Ok(Placed { filled, resting: Some(id) })
     }
 
@@ -183,7 +185,7 @@ impl Pit<'_> {
         let NewOrder { owner, side, price, quantity, place, now, .. } = new;
         let entry = Resting { side, price, quantity, slot, place };
         self.ledger.opened(owner, self.symbol, entry);
-        let id = OrderId { symbol: self.symbol, slot, id: now };
+        let id = OrderId { symbol: self.symbol, slot, id: now, waits: true };
         Ok(Placed { filled: 0, resting: Some(id) })
     }
 
@@ -234,7 +236,9 @@ impl Pit<'_> {
             Some(auction) => auction.order(order.slot).map(|open| (open.owner, open.now)),
             None => self.book.order(order.slot).map(|open| (open.owner, open.id)),
         };
-        owned == Some((account, order.id)) && self.cancel_slot(order.slot)
+        order.waits == self.auction.is_some()
+            && owned == Some((account, order.id))
+            && self.cancel_slot(order.slot)
     }
 
     #[inline]

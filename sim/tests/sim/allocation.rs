@@ -9,7 +9,7 @@ use std::{
 
 use backcast_sim::{
     AuctionRule, FeatureSet, FullFeatures, Market, MarketConfig, Matching, NormalisedFeatures,
-    Preset, PrivateFeatures, Side, SlotRequest,
+    Preset, PrivateFeatures, SessionConfig, Side, SlotRequest,
 };
 
 thread_local! {
@@ -96,6 +96,11 @@ fn a_running_market_never_allocates() {
     assert_eq!(exercise(&config), 0, "several symbols");
     config.matching = Matching::CallAuction(AuctionRule::PricePriority);
     assert_eq!(exercise(&config), 0, "call auction");
+    config.matching = Matching::Continuous;
+    config.session =
+        SessionConfig { ticks: 400, u_shape: 0.5, auction_ticks: 60, overnight_sd: 0.01 };
+    config.fundamental.common = 0.5;
+    assert_eq!(exercise(&config), 0, "sessions");
 }
 
 /// The budget of one environment is 96 KiB: rewards, spaces and observations need room too.

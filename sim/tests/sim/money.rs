@@ -8,7 +8,7 @@ use backcast_sim::{
 const NO_FEES: FeeSchedule = FeeSchedule { maker_ppm: 0, taker_ppm: 0, borrow_ppm_per_day: 0 };
 
 /// Returns settings without background trade, and with `slots` slots.
-fn quiet(symbols: u16, slots: usize, fees: FeeSchedule) -> MarketConfig {
+pub(super) fn quiet(symbols: u16, slots: usize, fees: FeeSchedule) -> MarketConfig {
     let mut config = Preset::Normal.config();
     let population = &mut config.population;
     population.maker.count = 0;

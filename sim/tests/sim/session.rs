@@ -1,8 +1,11 @@
 //! Trading days: their pattern, auctions and nights, and values with a common part.
 
 use backcast_sim::{
-    DAY_TICKS, Market, MarketConfig, OrderId, Preset, SessionConfig, Side, SlotRequest,
+    CASH_PER_TICK, DAY_TICKS, Market, MarketConfig, OrderId, Preset, SessionConfig, Side,
+    SlotRequest,
 };
+
+use super::money::quiet;
 
 /// Returns the preset `normal` with days.
 fn with_days(session: SessionConfig) -> MarketConfig {
@@ -143,4 +146,80 @@ fn a_reseeded_copy_draws_another_common_part() {
     market.run(1);
     let values = [market.fundamental(0), copy.fundamental(0)];
     assert_ne!(values[0].to_bits(), values[1].to_bits());
+}
+
+#[test]
+fn a_number_of_an_auction_cancels_no_order_of_the_book() {
+    let mut config = quiet(1, 1, Preset::Normal.config().fees);
+    config.session = DAY;
+    let mut market = Market::new(&config, 6).unwrap();
+    let bid = |market: &mut Market| {
+        market.send(0, 0, SlotRequest::limit(Side::Buy, 9_900, 5)).unwrap();
+        market.tick();
+        market.reports(0).unwrap()[0].result.unwrap().resting.unwrap()
+    };
+    // One is the first order of the auction, in tick 1; the other is the first order of the book.
+    let waited = bid(&mut market);
+    market.run(59);
+    let rests = bid(&mut market);
+    assert_ne!(waited, rests);
+    for (order, left) in [(waited, 1), (rests, 0)] {
+        market.send(0, 0, SlotRequest::Cancel(order)).unwrap();
+        market.tick();
+        assert_eq!(market.ledger().open_count(0, 0), left);
+    }
+}
+
+#[test]
+fn orders_that_wait_for_an_auction_are_part_of_the_state_hash() {
+    let mut config = quiet(1, 1, Preset::Normal.config().fees);
+    config.session = DAY;
+    let hashes = [9_990, 9_991].map(|price| {
+        let mut market = Market::new(&config, 6).unwrap();
+        market.send(0, 0, SlotRequest::limit(Side::Sell, price, 5)).unwrap();
+        market.run(3);
+        market.state_hash()
+    });
+    assert_ne!(hashes[0], hashes[1]);
+}
+
+#[test]
+fn markets_that_are_copied_or_reset_within_an_auction_go_on_alike() {
+    let config = with_days(DAY);
+    let after = |mut market: Market, ticks| {
+        market.run(ticks);
+        market.check().unwrap();
+        market.state_hash()
+    };
+    let mut market = Market::new(&config, 3).unwrap();
+    market.run(570);
+    let mut other = Market::new(&config, 4).unwrap();
+    other.run(20);
+    other.clone_from(&market);
+    let (copy, mut again) = (market.clone(), market.clone());
+    again.reset(3);
+    let expected = after(market, 700);
+    assert_eq!(after(copy, 700), expected, "a clone");
+    assert_eq!(after(other, 700), expected, "a copy over another market");
+    assert_eq!(after(again, 570 + 700), expected, "a reset");
+}
+
+#[test]
+fn in_an_auction_positions_are_liquidated_at_the_mid_price_and_a_restart_withdraws_orders() {
+    let mut config = quiet(1, 1, Preset::Normal.config().fees);
+    config.session = DAY;
+    config.slots[0].account.shares = -7;
+    let mut market = Market::new(&config, 6).unwrap();
+    market.send(0, 0, SlotRequest::limit(Side::Sell, 10_100, 5)).unwrap();
+    market.run(2);
+    let notional = 7 * 10_000 * CASH_PER_TICK;
+    let closing = -notional - config.fees.of(notional, false);
+    assert_eq!(market.liquidation_value(0, 0), Ok(closing));
+    assert_eq!(market.ledger().open_count(0, 0), 1);
+    market.restart_slot(0).unwrap();
+    assert_eq!(market.ledger().open_count(0, 0), 0);
+    market.check().unwrap();
+    market.run(DAY.ticks.into());
+    assert_eq!((market.position(0, 0), market.totals(0).unwrap().fills), (Ok(-7), 0));
+    market.check().unwrap();
 }
