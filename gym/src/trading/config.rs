@@ -185,7 +185,9 @@ impl TradingEnvConfig {
             return refuse("warm_snapshots", self.warm_snapshots.into(), "0 to 1024");
         }
         let mut market = self.simulation.market.clone();
-        let initial_margin_ppm = (self.initial_margin * 1e6).round() as i32;
+        // Not 0, which asks for no margin, unless `initial_margin` is 0.
+        let least = i32::from(self.initial_margin > 0.0);
+        let initial_margin_ppm = ((self.initial_margin * 1e6).round() as i32).max(least);
         for (slot, agent) in agents.iter().enumerate() {
             let asked = SlotConfig { initial_margin_ppm, ..agent.slot() };
             match market.slots.get_mut(slot) {

@@ -57,8 +57,9 @@ impl EpisodeState {
         self.peak_equity - self.equity
     }
 
-    /// Reads the state of the account of one slot. Leaves `decisions` and `traded` 0 and sets
-    /// `peak_equity` to the present equity; the caller replaces them.
+    /// Reads the state of the account of one slot. Leaves `decisions` and `traded` 0, sets
+    /// `peak_equity` to the present equity, and counts the borrowing of the warm-up; the caller
+    /// replaces them.
     pub(super) fn read(market: &Market, slot: usize, mark: MarkPrice) -> Self {
         let unit = market.config().cash_unit();
         let totals = market.totals(slot).unwrap_or_default();

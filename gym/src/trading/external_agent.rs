@@ -127,7 +127,8 @@ struct Room {
     sell: i64,
     /// Cash that no open or pending purchase needs, in cash units.
     cash: i64,
-    /// Position if all pending orders trade.
+    /// Position if all pending and open orders trade. Orders towards a target are open only while
+    /// they wait for an auction.
     expected: i64,
     /// Whether a place for open orders is free, which every order needs on arrival.
     can_trade: bool,
@@ -213,7 +214,8 @@ impl ExternalAgent {
         let (rest, trade) = (room.can_rest, room.can_trade);
         let open = self.open_orders(market, symbol) > 0;
         match self.config.actions {
-            ActionScheme::Discrete => (out[0], out[2]) = (can_sell, can_buy),
+            // Its orders are open only while they wait for an auction.
+            ActionScheme::Discrete => (out[0], out[2]) = (can_sell && trade, can_buy && trade),
             ActionScheme::DiscreteLimit => {
                 (out[0], out[2]) = (can_sell && trade, can_buy && trade);
                 (out[3], out[4]) = (can_sell && rest, can_buy && rest);
@@ -319,7 +321,7 @@ impl ExternalAgent {
             cash: cash.saturating_sub(reserved),
             buy: long.min(margin(Side::Buy)).clamp(0, limit),
             sell: short.min(margin(Side::Sell)).clamp(0, limit),
-            expected: position + buys - sells,
+            expected: position + i64::from(bid) - i64::from(offered) + buys - sells,
             can_trade: open < OPEN_ORDERS,
             can_rest: cleared || open + pending < OPEN_ORDERS,
         }

@@ -26,10 +26,9 @@ const AGENT_BYTES: u64 = 220;
 
 /// Returns the approximate bytes of one sub-environment.
 pub(super) fn env_bytes(market: &MarketConfig) -> u64 {
-    let order_bytes = match market.matching {
-        Matching::Continuous => ORDER_BYTES,
-        Matching::CallAuction(_) => ORDER_BYTES + AUCTION_ORDER_BYTES,
-    };
+    let auctions =
+        market.session.auction_ticks > 0 || matches!(market.matching, Matching::CallAuction(_));
+    let order_bytes = ORDER_BYTES + if auctions { AUCTION_ORDER_BYTES } else { 0 };
     let parts = [
         (market.book_levels as u64, LEVEL_BYTES),
         (market.book_orders as u64, order_bytes),
@@ -80,6 +79,8 @@ pub(super) fn no_room(config: &TradingEnvConfig, num_envs: usize, limit: u64) ->
 
 #[cfg(test)]
 mod tests {
+    use backcast_sim::AuctionRule;
+
     use super::*;
 
     #[test]
@@ -96,6 +97,17 @@ mod tests {
                 assert!(refused.to_string().contains(&number.to_string()), "{refused}");
             }
         }
+    }
+
+    #[test]
+    fn auctions_of_sessions_need_the_memory_of_a_call_auction() {
+        let plain = MarketConfig::default();
+        let mut days = plain.clone();
+        days.session.auction_ticks = 60;
+        let mut calls = plain.clone();
+        calls.matching = Matching::CallAuction(AuctionRule::default());
+        assert!(env_bytes(&days) > env_bytes(&plain));
+        assert_eq!(env_bytes(&days), env_bytes(&calls));
     }
 
     #[test]

@@ -25,6 +25,8 @@ pub(super) struct AgentSeat {
     reward: Box<dyn RewardFunction>,
     state: EpisodeState,
     initial_equity: f64,
+    /// Paid for borrowed shares in the warm-up, in currency units.
+    warmup_borrowing: f64,
     /// All fills of the step.
     fills: Vec<SlotFill>,
     /// Value of the fills of the step, in price ticks times shares.
@@ -53,6 +55,7 @@ impl AgentSeat {
             reward: config.reward.build(),
             state: EpisodeState::default(),
             initial_equity: 0.0,
+            warmup_borrowing: 0.0,
             fills: Vec::with_capacity(FILLS),
             traded: 0,
             action: vec![0.0; usize::from(symbols) * agent.actions.numbers()],
@@ -83,6 +86,7 @@ impl AgentSeat {
     ) {
         self.state = EpisodeState::read(market, self.agent.slot(), config.mark);
         self.initial_equity = self.state.equity;
+        self.warmup_borrowing = std::mem::take(&mut self.state.borrowing);
         self.fills.clear();
         self.leaving = false;
         self.reward.reset(&self.state);
@@ -147,6 +151,7 @@ impl AgentSeat {
         if margin_call && config.mark != MarkPrice::Liquidation {
             state.equity = EpisodeState::read(market, slot, MarkPrice::Liquidation).equity;
         }
+        state.borrowing -= self.warmup_borrowing;
         state.decisions = prev.decisions + 1;
         state.peak_equity = prev.peak_equity.max(state.equity);
         state.traded = prev.traded + self.traded as f64 * market.config().tick_size;

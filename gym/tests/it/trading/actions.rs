@@ -4,7 +4,7 @@ use backcast_gym::{
     ActionScheme, ContinuousAction, DiscreteAction, EpisodeError, ExternalAgentConfig, QuoteAction,
     TradingAction, TradingEnv, TradingEnvConfig, TradingError,
 };
-use backcast_sim::{AccountConfig, ConfigError, Limits};
+use backcast_sim::{AccountConfig, ConfigError, Limits, SessionConfig};
 
 use super::{draws, env, short};
 
@@ -38,6 +38,43 @@ fn a_target_is_reached_from_either_side_and_kept() {
         }
         assert_eq!(env.state().position, position, "choice {choice}");
     }
+}
+
+/// Returns an environment whose warm-up ends at tick 50, within an auction that is held at tick 60.
+fn begun_in_an_auction(actions: ActionScheme) -> TradingEnv {
+    let mut config = with_actions(actions);
+    config.simulation.market.session =
+        SessionConfig { ticks: 600, u_shape: 0.0, auction_ticks: 60, overnight_sd: 0.0 };
+    begun(config)
+}
+
+#[test]
+fn a_target_counts_the_orders_that_wait_for_an_auction() {
+    let mut env = begun_in_an_auction(ActionScheme::Target);
+    for (target, shares) in [(0.3, 300), (0.3, 300), (0.5, 500)] {
+        env.step(ContinuousAction(target)).unwrap();
+        assert_eq!(env.market().ledger().open_shares(0, 0), (shares, 0), "target {target}");
+        assert_eq!(env.state().position, 0);
+    }
+    for _ in 53..60 {
+        env.step(ContinuousAction(0.5)).unwrap();
+    }
+    assert_eq!(env.market().ledger().open_shares(0, 0), (0, 0), "the auction was held");
+    let position = env.state().position;
+    assert!((1..=500).contains(&position), "{position}");
+    env.check().unwrap();
+}
+
+#[test]
+fn the_mask_rules_out_trades_once_eight_orders_wait_for_an_auction() {
+    let mut env = begun_in_an_auction(ActionScheme::Discrete);
+    for _ in 0..8 {
+        assert_eq!(env.action_mask(), [true; 3]);
+        env.step(DiscreteAction::Buy).unwrap();
+    }
+    assert_eq!(env.action_mask(), [false, true, false]);
+    let step = env.step(DiscreteAction::Buy).unwrap();
+    assert_eq!((step.info.masked, step.info.refused), (1, 0));
 }
 
 #[test]

@@ -72,6 +72,24 @@ fn item_3_the_baseline_of_an_episode_is_taken_after_the_warm_up() {
 }
 
 #[test]
+fn borrowing_in_the_warm_up_is_charged_and_not_counted() {
+    let account = AccountConfig { shares: -500, ..AccountConfig::default() };
+    let agent = ExternalAgentConfig { account, ..ExternalAgentConfig::default() };
+    let mut market = Preset::Normal.config();
+    market.fees.borrow_ppm_per_day = 1_000_000;
+    let simulation = market.into();
+    let mut env = env(TradingEnvConfig { agent, simulation, warmup_ticks: 500, ..short() });
+    env.reset(Some(2)).unwrap();
+    let start = *env.state();
+    assert_eq!(start.borrowing, 0.0);
+    assert!(start.cash < 99_900.0, "{}", start.cash);
+    let info = env.step(DiscreteAction::Hold).unwrap().info;
+    assert!(info.borrowing > 0.0, "{}", info.borrowing);
+    assert!((env.state().borrowing - info.borrowing).abs() < 1e-9);
+    assert!((start.cash - env.state().cash - info.borrowing).abs() < 1e-6);
+}
+
+#[test]
 fn item_4_a_seed_restarts_the_stream_of_episode_seeds_and_none_goes_on_in_it() {
     let mut env = env(short());
     let mut seeds = |seed: Option<u64>| env.reset(seed).unwrap().1.episode_seed;
