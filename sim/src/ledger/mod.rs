@@ -342,8 +342,8 @@ impl Ledger {
         self.issued[usize::from(symbol)]
     }
 
-    /// Checks an order against limits, free cash and lendable shares. Returns a free place in the
-    /// list of open orders.
+    /// Checks an order against limits, free cash, lendable shares and initial margin. Returns a
+    /// free place in the list of open orders.
     ///
     /// `worst` is the highest price in ticks at which a buy may trade.
     #[inline]

@@ -228,8 +228,8 @@ class Latent(Settings):
 class Session(Settings):
     """Trading days: their pattern, their auctions, and the nights between them.
 
-    A day is a session of ``ticks`` ticks, at whose end all open orders are cancelled. By default
-    the market never closes.
+    A day is a session of ``ticks`` ticks, at whose end all open orders are cancelled. The market
+    never closes while the other settings are 0, which is the default.
 
     Parameters
     ----------
@@ -240,8 +240,9 @@ class Session(Settings):
         open and at the close, and ``1 - u_shape`` times as often in the middle; volatility has the
         same shape. The mean rate and the mean variance stay.
     auction_ticks : int
-        Ticks of the auctions at open and close, less than half of ``ticks``. Orders wait for one
-        common price. What does not trade is dropped.
+        Ticks of each auction, at open and close, less than half of ``ticks``. Orders wait for one
+        common price. What does not trade is dropped. 0 if ``matching`` is a call auction, in which
+        every tick is one.
     overnight_sd : float
         Standard deviation of the change of the value's logarithm over a night.
 
