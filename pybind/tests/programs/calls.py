@@ -377,7 +377,12 @@ class Actor:
         return {"batch": arrays_of(ring.gather(index_of(step), missing=step["missing"], **options))}
 
     def do_gather_by(self, step: Step, _: None) -> Outcome:
-        found = self.samplers[step["s"]].gather(index_of(step), missing=step["missing"])
+        index, key = index_of(step), f"{step['s']}-gathered-{len(step['index'])}"
+        out: Any = {"again": self.batches.get(key), "dict": {}}.get(step.get("into", ""))
+        found = self.samplers[step["s"]].gather(index, missing=step["missing"], out=out)
+        assert out is None or found is out
+        if step.get("into") == "again":
+            self.batches[key] = found
         return {"batch": arrays_of(found)}
 
     def do_sample_once(self, step: Step, ring: bc.ReplayBuffer) -> Outcome:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from batches import Options, compare, expected_batch, form_of, windows_of, without_tag
 from columns import LEARNED
-from expect_draws import BY_PRIORITY, kind_of, priorities_of, refused, table_name
+from expect_draws import BY_PRIORITY, is_part, kind_of, priorities_of, refused, table_name
 from model import Index
 from model_tables import Learned
 from world import Expect, Opened, Outcome, Ring, Sampler, Step, World, takes
@@ -19,8 +19,10 @@ def gather(world: World, step: Step, ring: Ring) -> Expect | None:
 @takes("gather_by", on="s")
 def gather_by(world: World, step: Step, own: Sampler) -> Expect | None:
     """Gather named transitions with the options of a sampler."""
-    own.counted = False
-    return gathered(world.rings[own.ring], own.options, step)
+    ring, own.counted = world.rings[own.ring], False
+    if step.get("into") == "dict" and is_part(ring, own.options):
+        return Expect("SampleError", perhaps=("LappedError",))
+    return gathered(ring, own.options, step)
 
 
 def gathered(ring: Ring, options: Options, step: Step) -> Expect:

@@ -28,7 +28,7 @@ from making_options import (
     window_options,
 )
 from model import NEXT_STEP, Index
-from model_tables import Learned
+from model_tables import Learned, Priorities
 from world import Program, Ring, Step, World, Writer
 
 # Most appends by which `make_append_later` tries to reach the limit of a writer.
@@ -41,7 +41,7 @@ PRIORITIES = (0.0, 0.25, 0.5, 2.0, 3.0, 7.0)
 # fmt: off
 OFTEN = {
     "create": 0.25, "attach": 4, "kill": 4, "clear": 0.7, "drop_episode": 1.5, "resize": 0.8,
-    "limiter": 1.5, "snapshot": 1.2, "load": 2.5, "wait": 0.7, "order": 0.4, "look": 0.5,
+    "limiter": 1.5, "snapshot": 1.6, "load": 4, "wait": 0.7, "order": 0.4, "look": 0.5,
     "fork": 0.12, "rows": 0.4, "lease": 2, "close_lease": 1.5,
     "writer": 4, "append": 14, "extend": 6, "reserve": 3, "restart": 2.5, "close_writer": 1.5,
     "sampler": 6, "sample": 16, "sweep": 4, "sample_once": 2, "shares": 0.7, "gather": 3,
@@ -181,7 +181,18 @@ class Maker(Dice):
         )
 
     def make_snapshot(self) -> None:
-        self.on_ring("snapshot", label=self.choice("xyz"), replace=self.chance(0.7))
+        chosen = self.pick(self.world.rings)
+        if not chosen:
+            return
+        name, ring = chosen
+        by = self.choice(sorted(ring.handles))
+        if self.chance(0.4) and len(self.world.samplers) < 6:
+            # Priorities are saved with the rows.
+            sampler = self.draw_by_priority(name, by, Priorities(0.6, 1e-6, 0), "p0.6-1e-06")
+            if sampler in self.world.samplers:
+                self.update_of(sampler)
+        given = {"label": self.choice("xyz"), "replace": self.chance(0.7)}
+        self.add("snapshot", ring=name, by=by, **given)
 
     def make_load(self) -> None:
         sources = [(key, label) for key, ring in self.world.rings.items() for label in ring.saved]
@@ -189,7 +200,35 @@ class Maker(Dice):
             key, label = self.choice(sources)
             given = {"from": key, "label": "none" if self.chance(0.03) else label}
             by = self.randrange(self.processes)
-            self.add(self.choice(("open", "load")), ring=self.name("r"), by=by, **given)
+            name = self.name("r")
+            self.add(self.choice(("open", "load")), ring=name, by=by, **given)
+            if name in self.world.rings:
+                self.go_on_with(name, by)
+
+    def go_on_with(self, name: str, by: int) -> None:
+        """Write to a loaded ring, and draw by the priorities that it was saved with."""
+        ring = self.world.rings[name]
+        tables = {
+            key: table
+            for key, table in ring.tables.items()
+            if isinstance(table, Priorities) and table.stride == 1
+        }
+        if ring.snapshot or not tables:
+            return
+        self.add_writer(name, ring, by, 1, NEXT_STEP)
+        self.make_append()
+        key, table = self.pick(tables)
+        self.draw_by_priority(name, by, table, key)
+
+    def draw_by_priority(self, ring: str, by: int, table: Priorities, key: str) -> str:
+        """Draw a batch of a ring by the priorities of a table; return the sampler."""
+        select = {"kind": "Priority", "alpha": table.alpha, "eps": table.eps, "table": key}
+        select |= {"beta": 1.0, "stratified": False, "normalize": "batch"}
+        sampler = self.name("s")
+        self.add("sampler", s=sampler, ring=ring, by=by, seed=1, options={"select": select})
+        if sampler in self.world.samplers:
+            self.add("sample", s=sampler, by=by, batch=12)
+        return sampler
 
     def make_wait(self) -> None:
         self.on_ring("wait", **{self.choice(("min_size", "rows")): self.randrange(60)})
@@ -396,7 +435,8 @@ class Maker(Dice):
         if self.world.samplers and self.chance(0.6):
             name, own = self.pick(self.world.samplers)
             index = self.some_index(self.world.rings[own.ring], 6, wrong)
-            self.add("gather_by", s=name, by=own.by, index=index, missing=missing)
+            into = self.choice((None, "again", "dict"))
+            self.add("gather_by", s=name, by=own.by, index=index, missing=missing, into=into)
             return
 
         def options(ring: Ring) -> dict[str, Any]:
