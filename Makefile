@@ -204,7 +204,7 @@ errors-page: $(STAMP)/dev native ## Write docs/errors.md and the golden messages
 
 # The margin that a seed has to beat holding by is set in the program.
 examples-long: native ## Train PPO on the simulated market, five seeds: fails unless four beat holding
-	$(PY) examples/ppo_trading.py --seeds 5 --updates 60 --check
+	$(PY) examples/ppo_trading.py --seeds 5 --updates 150 --check
 
 # Exit status 1 means that a fact misses; the page shows which. With other options in ARGS the page
 # shows that run: do not commit it.
