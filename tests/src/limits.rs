@@ -2,12 +2,10 @@
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
-use std::time::Duration;
 
+use backcast_budget::WATCHDOG;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Time after which a case counts as hung.
-const WATCHDOG: Duration = Duration::from_secs(120);
 /// Private memory that [`limit_memory`] leaves a process; the tested objects have some KiB.
 pub const MEMORY_LIMIT_BYTES: u64 = 1 << 30;
 

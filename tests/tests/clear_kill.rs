@@ -2,11 +2,12 @@
 //! one or the new one, other processes go on, and the next `clear` drops the rest.
 
 use std::error::Error;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Instant;
 
+use backcast_budget::Lines;
 use backcast_core::{
     AutoresetMode, Base, DType, Ring, RingOptions, SamplerOptions, Schema, StepColumns, Writer,
     WriterOptions,
@@ -27,7 +28,7 @@ const ENOUGH: u32 = 3;
 struct Clearer {
     child: Child,
     input: ChildStdin,
-    output: BufReader<ChildStdout>,
+    output: Lines,
 }
 
 impl Clearer {
@@ -39,16 +40,14 @@ impl Clearer {
             .stdout(Stdio::piped())
             .spawn()?;
         let input = child.stdin.take().ok_or("a pipe to the child")?;
-        let output = BufReader::new(child.stdout.take().ok_or("a pipe from the child")?);
+        let output = Lines::of(child.stdout.take().ok_or("a pipe from the child")?);
         let mut clearer = Self { child, input, output };
         assert_eq!(clearer.line()?, "attached");
         Ok(clearer)
     }
 
     fn line(&mut self) -> Result<String, Box<dyn Error>> {
-        let mut line = String::new();
-        self.output.read_line(&mut line)?;
-        Ok(line.trim_end().to_owned())
+        Ok(self.output.next().transpose()?.unwrap_or_default())
     }
 
     fn begin(&mut self) -> Result<(), Box<dyn Error>> {

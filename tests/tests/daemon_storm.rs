@@ -3,13 +3,13 @@
 //! finds everything by itself, and nothing is left behind.
 
 use std::error::Error;
-use std::io::{BufRead, BufReader};
 use std::ops::ControlFlow;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use backcast_budget::{Lines, WATCHDOG};
 use backcast_core::{
     Base, Exist, Ring, RingError, RingOptions, SegmentError, collect_garbage, list_objects,
 };
@@ -23,8 +23,6 @@ use tempfile::TempDir;
 const WRITERS: u32 = 4;
 const LEARNERS: u64 = 2;
 const LANE_CAPACITY: u64 = 1024 - 16;
-/// Time after which a step of the storm counts as hung.
-const WATCHDOG: Duration = Duration::from_secs(60);
 
 /// A child process that does not outlive the test.
 struct Victim {
@@ -48,10 +46,7 @@ impl Victim {
             .stdout(Stdio::piped())
             .spawn()
             .expect("the binary starts");
-        let mut line = String::new();
-        let mut out = BufReader::new(child.stdout.take().expect("piped"));
-        out.read_line(&mut line).expect("readable");
-        assert_eq!(line, "ready\n", "a daemon gave up");
+        Lines::of(child.stdout.take().expect("piped")).wait_for("ready");
         let stdin = child.stdin.take();
         (Self { child, _stdin: stdin }, began.elapsed())
     }

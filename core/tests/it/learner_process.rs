@@ -1,9 +1,10 @@
 //! Processes of this binary that draw, and print the rows of their batches.
 
 use std::ffi::OsStr;
-use std::io::{self, BufRead, BufReader, Lines, Write};
-use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::io::{self, Write};
+use std::process::{Child, Command, ExitStatus, Stdio};
 
+use backcast_budget::Lines;
 use backcast_core::RowIndex;
 
 /// A process that draws; it is killed if the test fails.
@@ -22,8 +23,8 @@ impl LearnerProcess {
     }
 
     /// Takes the lines that the process prints.
-    pub(crate) fn lines(&mut self) -> Lines<BufReader<ChildStdout>> {
-        BufReader::new(self.0.stdout.take().unwrap()).lines()
+    pub(crate) fn lines(&mut self) -> Lines {
+        Lines::of(self.0.stdout.take().unwrap())
     }
 
     pub(crate) fn kill(&mut self) {

@@ -1,11 +1,12 @@
 //! Ages of drawn rows, read by other processes than the one that draws.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::process::{Child, ChildStdin, Stdio};
 
+use backcast_budget::Lines;
 use backcast_core::{Base, Ring, SamplerOptions, StepColumns, WriterOptions};
 use serde_json::{Value, json};
 
@@ -24,7 +25,7 @@ const AGES_AT: (u64, usize) = (384 + 64, 400);
 struct Learner {
     child: Child,
     orders: ChildStdin,
-    lines: BufReader<ChildStdout>,
+    lines: Lines,
 }
 
 impl Learner {
@@ -36,20 +37,15 @@ impl Learner {
             .spawn()
             .expect("this binary runs");
         let orders = child.stdin.take().expect("piped");
-        let lines = BufReader::new(child.stdout.take().expect("piped"));
+        let lines = Lines::of(child.stdout.take().expect("piped"));
         Self { child, orders, lines }
     }
 
     /// Draws batches, and returns the ages that its own statistics report.
     fn draw(&mut self, batches: u32) -> Value {
         writeln!(self.orders, "{batches}").expect("the learner lives");
-        loop {
-            let mut line = String::new();
-            assert_ne!(self.lines.read_line(&mut line).expect("readable"), 0, "it gave up");
-            if let Some(ages) = line.strip_prefix("ages ") {
-                return serde_json::from_str(ages).expect("JSON");
-            }
-        }
+        let line = self.lines.wait_for("ages ");
+        serde_json::from_str(line.trim_start_matches("ages ")).expect("JSON")
     }
 
     fn pid(&self) -> u32 {

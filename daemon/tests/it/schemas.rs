@@ -1,14 +1,13 @@
 //! Compares the output of `--json` with docs/schemas, command by command and key by key.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::thread;
 
 use crate::shelf::{Holder, Shelf, commands, schema};
-use backcast_budget::{WATCHDOG, until};
+use backcast_budget::{Lines, WATCHDOG, until};
 use backcast_core::{
     DType, LearnedOptions, Params, ParamsArray, ParamsOptions, PriorityOptions, RateLimiter, Ring,
     RingOptions, SamplerOptions, Selector, StepColumns, TableOptions, WriterOptions,
@@ -345,8 +344,7 @@ fn a_daemon_says_that_it_is_ready_as_promised() {
     let mut command = shelf.command();
     command.args(["--json", "serve"]).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let line = Lines::of(child.stdout.take().unwrap()).wait_for("ready");
     child.kill().unwrap();
     child.wait().unwrap();
     holds("serve", &[serde_json::from_str(&line).expect("a JSON line")]);

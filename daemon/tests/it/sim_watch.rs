@@ -1,10 +1,10 @@
 //! `backcast sim watch`: as text, as JSON, and in a terminal.
 
-use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 use crate::shelf::Shelf;
 use crate::shelf::pty::Pty;
+use backcast_budget::Lines;
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -35,7 +35,7 @@ fn json_frames_go_on_until_the_reader_leaves() {
     let mut command = shelf.command();
     command.args(["--json", "sim", "watch", "--symbols", "2", "--speed", "50"]);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut lines = Lines::of(child.stdout.take().unwrap());
     let mut frame = || -> Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
     let frames: Vec<Value> = (0..6).map(|_| frame()).collect();
     let place =

@@ -1,11 +1,11 @@
 //! `backcast top` against rings that another process fills: as lines, and in a terminal.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::process::{Child, Stdio};
 
 use crate::shelf::pty::Pty;
 use crate::shelf::{Shelf, role, schema, set_by_the_parent};
-use backcast_budget::until;
+use backcast_budget::{Lines, until};
 use backcast_core::{AutoresetMode, Base, Ring, SamplerOptions, StepColumns, WriterOptions};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -27,12 +27,7 @@ impl Filler {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap());
-        let mut line = String::new();
-        while !line.contains("filling") {
-            line.clear();
-            assert_ne!(lines.read_line(&mut line).unwrap(), 0, "the filler gave up");
-        }
+        Lines::of(child.stdout.take().unwrap()).wait_for("filling");
         Self { child }
     }
 }
@@ -104,7 +99,7 @@ fn json_is_one_frame_per_interval_until_the_reader_leaves() {
     let mut command = shelf.command();
     command.args(["--json", "top", "fast", "--interval", "0.1"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut lines = Lines::of(child.stdout.take().unwrap());
     let mut frame = || -> Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
     let mut first = frame();
     // Rates are 0 in a frame during which the filler did not run.
@@ -138,7 +133,7 @@ fn watching_keeps_no_ring_alive() {
     let mut command = shelf.command();
     command.args(["--json", "top", "--interval", "0.05"]).stdout(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut lines = Lines::of(child.stdout.take().unwrap());
     let mut states = || -> Vec<Value> {
         let frame: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
         frame["rings"].as_array().unwrap().iter().map(|ring| ring["state"].clone()).collect()
@@ -240,7 +235,7 @@ fn signals_give_the_terminal_back() {
     let mut command = shelf.command();
     command.args(["--json", "top", "--interval", "0.05"]).stdout(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut lines = Lines::of(child.stdout.take().unwrap());
     lines.next().unwrap().unwrap();
     let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
     rustix::process::kill_process(pid, Signal::INT).unwrap();
@@ -275,7 +270,7 @@ fn nohup_keeps_it_going_when_its_terminal_is_hung_up() {
     command.arg(env!("CARGO_BIN_EXE_backcast")).env("BACKCAST_DIR", shelf.path());
     command.args(["--json", "top", "--interval", "0.05"]).stdin(Stdio::null());
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut lines = Lines::of(child.stdout.take().unwrap());
     lines.next().unwrap().unwrap();
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, Signal::HUP).unwrap();

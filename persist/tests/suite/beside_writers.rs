@@ -1,11 +1,12 @@
 //! Saves beside writers in other processes that never stop: every row saved is whole and in order.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use backcast_budget::{Lines, WATCHDOG};
 use backcast_core::{
     AutoresetMode, Base, DType, Exist, LanePolicy, Ring, RingOptions, Schema, StepColumns,
     WriterOptions,
@@ -68,12 +69,7 @@ impl Writer {
             .stdout(Stdio::piped())
             .spawn()
             .expect("this binary runs");
-        let mut lines = BufReader::new(child.stdout.take().expect("piped"));
-        let mut line = String::new();
-        while !line.contains("writing") {
-            line.clear();
-            assert_ne!(lines.read_line(&mut line).expect("readable"), 0, "the writer gave up");
-        }
+        Lines::of(child.stdout.take().expect("piped")).wait_for("writing");
         Self(child)
     }
 }
@@ -136,7 +132,7 @@ fn rows_saved_beside_running_writers_are_whole_and_in_order() {
             // In every other save the writers overwrite the lanes twice before the second batch.
             let (cut, since) = (heads(), Instant::now());
             while attempt % 2 == 1 && first && heads() < cut + 2 * CAPACITY {
-                assert!(since.elapsed() < Duration::from_secs(60), "the writers have stopped");
+                assert!(since.elapsed() < WATCHDOG, "the writers have stopped");
                 std::hint::spin_loop();
             }
             first = false;

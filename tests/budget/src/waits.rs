@@ -1,6 +1,8 @@
 //! Bounds on the waits of tests, and threads that end with their test.
 
+use std::io::{self, BufRead, BufReader, Read};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -47,6 +49,51 @@ pub fn sleeps_beyond_watchdog(slice: Duration) -> u64 {
     u64::try_from(2 * WATCHDOG.as_nanos() / slice.as_nanos().max(1)).unwrap_or(u64::MAX)
 }
 
+/// Lines that a process prints. The wait for each ends after [`WATCHDOG`], with a panic.
+#[derive(Debug)]
+pub struct Lines(Receiver<io::Result<String>>);
+
+impl Lines {
+    /// Reads `output` in a thread, which holds at most one line that nobody has asked for.
+    ///
+    /// The thread closes `output` at its end, or at the next line after `self` is dropped.
+    #[must_use]
+    pub fn of(output: impl Read + Send + 'static) -> Self {
+        let (tell, lines) = sync_channel(0);
+        thread::spawn(move || {
+            for line in BufReader::new(output).lines() {
+                if tell.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Self(lines)
+    }
+
+    /// Skips lines until one contains `word`, and returns that one.
+    ///
+    /// # Panics
+    ///
+    /// If the output ends before that, or no line comes within [`WATCHDOG`].
+    #[track_caller]
+    pub fn wait_for(&mut self, word: &str) -> String {
+        let found = self.by_ref().map_while(Result::ok).find(|line| line.contains(word));
+        found.unwrap_or_else(|| panic!("the process ends and does not print {word:?}"))
+    }
+}
+
+impl Iterator for Lines {
+    type Item = io::Result<String>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self.0.recv_timeout(WATCHDOG) {
+            Ok(line) => Some(line),
+            Err(RecvTimeoutError::Disconnected) => None,
+            Err(RecvTimeoutError::Timeout) => panic!("waited in vain for a line"),
+        }
+    }
+}
+
 /// Sets a flag when dropped, even by a panic, which ends the threads of a test.
 #[derive(Debug)]
 pub struct Stop<'a>(pub &'a AtomicBool);
@@ -79,6 +126,19 @@ mod tests {
         assert!(slice * u32::try_from(waits).unwrap() > Deadline::new().left());
         let past = Deadline(Instant::now());
         assert_eq!(past.left(), Duration::ZERO);
+    }
+
+    #[test]
+    fn lines_come_in_order_and_end_with_the_output() {
+        let mut lines = Lines::of("one\ntwo words\nthree".as_bytes());
+        assert_eq!(lines.wait_for("words"), "two words");
+        assert_eq!(lines.map_while(Result::ok).collect::<Vec<_>>(), ["three"]);
+    }
+
+    #[test]
+    #[should_panic(expected = "\"four\"")]
+    fn a_word_that_is_not_printed_is_named() {
+        let _ = Lines::of("one\n".as_bytes()).wait_for("four");
     }
 
     #[test]

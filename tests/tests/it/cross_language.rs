@@ -5,11 +5,11 @@
 
 use std::env;
 use std::error::Error;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use backcast_budget::skipped;
+use backcast_budget::{Lines, skipped};
 use backcast_core::{
     AutoresetMode, Base, Batch, Boundary, Element, Ring, RingOptions, Role, RowIndex,
     SamplerOptions, Step, WriterOptions,
@@ -167,7 +167,7 @@ fn python_reads_what_rust_writes_and_draws_the_same_batches() -> Result<(), Box<
         let Some(mut python) = python("host", dir.path(), mode, 2) else { return Ok(()) };
         let mut peer = Peer(python.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?);
         let mut stdin = peer.0.stdin.take().ok_or("no pipe")?;
-        let mut lines = BufReader::new(peer.0.stdout.take().ok_or("no pipe")?).lines();
+        let mut lines = Lines::of(peer.0.stdout.take().ok_or("no pipe")?);
         assert_eq!(lines.next().transpose()?.as_deref(), Some("ready"));
         let ring = Ring::attach_in(&Base::at(dir.path()), "shared")?;
         assert_eq!(ring.schema(), &schema()?, "both languages mean the same columns");

@@ -3,13 +3,13 @@
 
 use std::error::Error;
 use std::fs::File;
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use backcast_budget::Lines;
 use backcast_core::{
     AppendError, Base, DType, LimiterStats, RateLimiter, Ring, RingOptions, SampleError,
     SamplerOptions, Schema, StepColumns, WriterOptions,
@@ -22,7 +22,7 @@ use tempfile::TempDir;
 /// A process of one side, killed and reaped when this is dropped.
 struct Side {
     child: Child,
-    says: BufReader<ChildStdout>,
+    says: Lines,
 }
 
 impl Side {
@@ -33,16 +33,14 @@ impl Side {
             .args(["held", role, &steps.to_string(), &batch.to_string()])
             .stdout(Stdio::piped())
             .spawn()?;
-        let says = BufReader::new(child.stdout.take().ok_or("a pipe")?);
+        let says = Lines::of(child.stdout.take().ok_or("a pipe")?);
         let mut side = Self { child, says };
         assert_eq!(side.line()?, "ready");
         Ok(side)
     }
 
     fn line(&mut self) -> Result<String, Box<dyn Error>> {
-        let mut line = String::new();
-        self.says.read_line(&mut line)?;
-        Ok(line.trim().to_owned())
+        Ok(self.says.next().transpose()?.unwrap_or_default())
     }
 
     fn kill(&mut self) {

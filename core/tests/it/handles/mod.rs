@@ -5,9 +5,9 @@ mod create;
 #[cfg(target_os = "linux")]
 mod memfd;
 
-use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
+use backcast_budget::Lines;
 use backcast_core::{
     AutoresetMode, Base, DType, Exist, Ring, RingError, RingOptions, SamplerOptions, Schema,
     SegmentError, StepColumns, Writer, WriterError, WriterOptions,
@@ -81,9 +81,7 @@ impl Holder {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let ready = lines.map(Result::unwrap).any(|line| line.ends_with("held"));
-        assert!(ready, "the other process holds its ring");
+        Lines::of(child.stdout.take().unwrap()).wait_for("held");
         Self(child)
     }
 

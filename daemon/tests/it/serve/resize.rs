@@ -156,8 +156,9 @@ fn others_are_served_while_a_resize_waits_for_a_writer() {
     let (ring, _) = client.create("pong", &schema(), &options(&shelf)).unwrap();
     let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
     append(&mut writer, 300);
+    let other = daemon.client();
     std::thread::scope(|scope| {
-        let resizing = scope.spawn(|| daemon.client().resize("pong", 2 * ROWS, LONG));
+        let resizing = scope.spawn(move || other.resize("pong", 2 * ROWS, LONG));
         until("the larger memory is there", || used(&shelf) > one);
         drop(client.create("meanwhile", &schema(), &options(&shelf)).unwrap());
         assert!(!resizing.is_finished(), "the writer has not appended");
@@ -191,7 +192,7 @@ fn impossible_resizes_are_refused_as_without_a_daemon() {
         ("pnog", Capacity::Rows(ROWS), LONG, Code::NotFound, "`pong`"),
         ("pong", Capacity::Rows(10), LONG, Code::BadArgument, "`pong`"),
         ("pong", Capacity::Bytes(10), LONG, Code::BadArgument, "10"),
-        ("pong", Capacity::Rows(2 * ROWS), 31 * LONG, Code::BadArgument, "3600000"),
+        ("pong", Capacity::Rows(2 * ROWS), 61 * LONG, Code::BadArgument, "3600000"),
         ("a/b", Capacity::Rows(ROWS), LONG, Code::BadArgument, "a/b"),
     ] {
         let error = client.resize(name, capacity, wait).unwrap_err();

@@ -9,7 +9,7 @@ use crate::shelf::{Shelf, schema};
 /// Rows of a ring before any resize.
 pub(crate) const ROWS: u64 = 20_000;
 /// Longer than any step of a test takes.
-pub(crate) const LONG: Duration = Duration::from_secs(120);
+pub(crate) const LONG: Duration = backcast_budget::WATCHDOG;
 
 pub(crate) fn options(shelf: &Shelf) -> RingOptions {
     RingOptions::with_capacity(ROWS).base(shelf.base()).persistent(true)

@@ -1,13 +1,13 @@
 //! A daemon of a test: the real binary on a shelf, ready when it is returned.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Child, ChildStderr, ChildStdout, Stdio};
+use std::process::{Child, ChildStderr, Stdio};
 
-use backcast_budget::WATCHDOG;
 pub(crate) use backcast_budget::until;
+use backcast_budget::{Lines, WATCHDOG};
 use backcast_daemon::Client;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -18,7 +18,7 @@ pub(crate) struct Running {
     child: Child,
     /// The line that the daemon printed when it was ready.
     pub(crate) ready: Value,
-    out: BufReader<ChildStdout>,
+    out: Lines,
     err: ChildStderr,
 }
 
@@ -45,10 +45,9 @@ impl Running {
             .stderr(Stdio::piped())
             .spawn()
             .expect("the binary runs");
-        let mut out = BufReader::new(child.stdout.take().expect("piped"));
+        let mut out = Lines::of(child.stdout.take().expect("piped"));
         let mut err = child.stderr.take().expect("piped");
-        let mut line = String::new();
-        out.read_line(&mut line).expect("readable");
+        let line = out.next().transpose().expect("readable").unwrap_or_default();
         let Ok(ready) = serde_json::from_str(&line) else {
             let mut why = String::new();
             let _ = err.read_to_string(&mut why);
@@ -81,8 +80,8 @@ impl Running {
     /// Ends the daemon with a signal and returns its exit.
     pub(crate) fn end(mut self, signal: Signal) -> Ended {
         self.signal(signal);
-        let (mut out, mut err) = (String::new(), String::new());
-        self.out.read_to_string(&mut out).expect("text");
+        let out = self.out.by_ref().map(|line| line.expect("text") + "\n").collect();
+        let mut err = String::new();
         self.err.read_to_string(&mut err).expect("text");
         let status = self.child.wait().expect("it ends");
         Ended { status: status.code(), signal: status.signal(), out, err }

@@ -4,11 +4,11 @@ pub(crate) mod pty;
 mod signals;
 
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
-use backcast_budget::until;
+use backcast_budget::{Lines, until};
 use backcast_core::{Base, DType, Exist, Ring, RingOptions, Schema};
 use backcast_market::{PanelData, PanelOptions};
 use serde_json::Value;
@@ -213,7 +213,7 @@ pub(crate) fn schema() -> Schema {
 /// Another process that holds a ring called `held`, not persistent, until it is killed.
 pub(crate) struct Holder {
     child: Child,
-    _lines: BufReader<ChildStdout>,
+    _lines: Lines,
 }
 
 impl Holder {
@@ -225,12 +225,8 @@ impl Holder {
             .stdout(Stdio::piped())
             .spawn()
             .expect("this binary runs");
-        let mut lines = BufReader::new(child.stdout.take().expect("piped"));
-        let mut line = String::new();
-        while !line.contains("holding") {
-            line.clear();
-            assert_ne!(lines.read_line(&mut line).expect("readable"), 0, "the holder gave up");
-        }
+        let mut lines = Lines::of(child.stdout.take().expect("piped"));
+        lines.wait_for("holding");
         Self { child, _lines: lines }
     }
 
