@@ -94,7 +94,7 @@ def test_a_column_of_another_type_is_another_ring(tmp_path: Path) -> None:
 
 
 def test_files_keep_the_bits(tmp_path: Path) -> None:
-    pq = pytest.importorskip("pyarrow.parquet")
+    pq = pytest.importorskip("pyarrow.parquet", reason="PyArrow is not installed")
     with filled(tmp_path, bits(VALUES)) as buf:
         expected = state_bits(buf)
         buf.export(tmp_path / "walk.parquet")
@@ -134,7 +134,7 @@ def test_arrays_of_two_bytes_without_a_meaning_are_refused_with_a_way_out(tmp_pa
 
 
 def test_numbers_are_rounded_where_ml_dtypes_is_installed(tmp_path: Path) -> None:
-    ml_dtypes = pytest.importorskip("ml_dtypes")
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
     bfloat16 = np.dtype(ml_dtypes.bfloat16)
     assert bc.Schema({"obs": bfloat16}) == bc.Schema({"obs": "bfloat16"})
     assert bc.Schema({"obs": ml_dtypes.bfloat16}) == bc.Schema({"obs": "bfloat16"})
@@ -158,7 +158,7 @@ def test_numbers_are_rounded_where_ml_dtypes_is_installed(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("code", ["bool", "u1", "u2", "i4", "f2", "f4", "f8"])
 def test_bfloat16_for_a_column_of_another_type_is_refused_with_the_conversion(code: str) -> None:
-    ml_dtypes = pytest.importorskip("ml_dtypes")
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
     given = np.array([1, 0], ml_dtypes.bfloat16)
     with (
         bc.ReplayBuffer.create(None, {"obs": (code, (2,))}, capacity=10) as buf,

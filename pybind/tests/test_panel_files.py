@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from facts import missing
 
-pa = pytest.importorskip("pyarrow")
-pq = pytest.importorskip("pyarrow.parquet")
+pa = pytest.importorskip("pyarrow", reason="PyArrow is not installed")
+pq = pytest.importorskip("pyarrow.parquet", reason="PyArrow is not installed")
 
 DAYS = [date(2024, 1, 2), date(2024, 1, 3), date(2024, 1, 3)]
 TICKERS = ["A", "A", "B"]

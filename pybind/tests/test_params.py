@@ -193,7 +193,7 @@ def test_parameters_pickle_by_name_and_are_listed(place: Path) -> None:
 
 
 def test_tensors_are_filled_in_place(place: Path) -> None:
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     net = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3))
     with bc.Params.create("net", net.state_dict(), dir=place) as params:
         params.publish(net.state_dict())
@@ -205,7 +205,7 @@ def test_tensors_are_filled_in_place(place: Path) -> None:
 
 
 def test_pytrees_are_rebuilt(place: Path) -> None:
-    jax = pytest.importorskip("jax")
+    jax = pytest.importorskip("jax", reason="JAX is not installed")
     tree = {"dense": {"kernel": jax.numpy.ones((2, 3)), "bias": jax.numpy.zeros(3)}}
     with bc.Params.create("flax", tree, dir=place) as params:
         params.publish(tree)
@@ -220,7 +220,7 @@ def test_pytrees_are_rebuilt(place: Path) -> None:
 
 
 def test_arrays_of_jax_do_not_change_with_the_next_pull() -> None:
-    jax = pytest.importorskip("jax")
+    jax = pytest.importorskip("jax", reason="JAX is not installed")
     memory = np.zeros(1 << 16, "u1")
     # JAX shares memory only if it is aligned like its own.
     begin = -memory.ctypes.data % 64
@@ -232,7 +232,7 @@ def test_arrays_of_jax_do_not_change_with_the_next_pull() -> None:
 
 
 def test_trees_of_jax_keep_their_structure() -> None:
-    jax = pytest.importorskip("jax")
+    jax = pytest.importorskip("jax", reason="JAX is not installed")
     State = collections.namedtuple("State", "net opt step")
     net = {"w": jax.numpy.ones((3, 2)), "b": jax.numpy.zeros(2, jax.numpy.bfloat16)}
     tree = State(net, [jax.numpy.arange(3), None, ()], jax.numpy.int32(4))
@@ -246,7 +246,7 @@ def test_trees_of_jax_keep_their_structure() -> None:
 
 
 def test_bfloat16_is_kept_to_the_bit(place: Path) -> None:
-    ml_dtypes = pytest.importorskip("ml_dtypes")
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
     array = np.arange(8).astype(ml_dtypes.bfloat16)
     with bc.Params.create("half", {"w": array}, dir=place) as params:
         params.publish({"w": array})

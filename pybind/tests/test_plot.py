@@ -17,7 +17,7 @@ from backcast import plot
 from facts import missing
 from numpy.typing import NDArray
 
-pytest.importorskip("matplotlib")
+pytest.importorskip("matplotlib", reason="Matplotlib is not installed")
 
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba

@@ -11,7 +11,9 @@ sb3 = pytest.importorskip(
     "stable_baselines3",
     reason="Stable-Baselines3 is not installed: pip install -r requirements/adapters.txt",
 )
-pytest.importorskip("torch")
+pytest.importorskip(
+    "torch", reason="PyTorch is not installed: pip install -r requirements/adapters.txt"
+)
 
 import backcast.cleanrl  # noqa: E402
 import backcast.sb3 as ours  # noqa: E402

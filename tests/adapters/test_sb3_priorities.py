@@ -17,7 +17,9 @@ sb3 = pytest.importorskip(
     "stable_baselines3",
     reason="Stable-Baselines3 is not installed: pip install -r requirements/adapters.txt",
 )
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip(
+    "torch", reason="PyTorch is not installed: pip install -r requirements/adapters.txt"
+)
 
 import backcast.sb3 as ours  # noqa: E402
 from priority_reference import Places, Rows  # noqa: E402

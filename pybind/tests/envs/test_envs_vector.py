@@ -341,9 +341,9 @@ def test_a_shared_panel_pickles_by_name_and_a_private_one_says_so(
 
 @pytest.mark.parametrize("ending", [".parquet", ".pq"])
 def test_a_parquet_file_is_a_panel_too(panel: bc.Panel, tmp_path: Path, ending: str) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
-    csv = pytest.importorskip("pyarrow.csv")
+    pyarrow = pytest.importorskip("pyarrow", reason="PyArrow is not installed")
+    parquet = pytest.importorskip("pyarrow.parquet", reason="PyArrow is not installed")
+    csv = pytest.importorskip("pyarrow.csv", reason="PyArrow is not installed")
     path = tmp_path / f"panel{ending}"
     table = csv.read_csv(tmp_path / "panel.csv")
     assert isinstance(table, pyarrow.Table)

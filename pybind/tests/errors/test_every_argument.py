@@ -422,7 +422,7 @@ TYPED = [
 def skip_without_pettingzoo(name: str, parameter: str) -> None:
     """Skip settings of an environment that is made, and so checked, only with PettingZoo."""
     if name == "parallel_trading_env" and parameter in envs.TradingSettings.__annotations__:
-        pytest.importorskip("pettingzoo")
+        pytest.importorskip("pettingzoo", reason="PettingZoo is not installed")
 
 
 @pytest.mark.parametrize(("name", "parameter"), TYPED)

@@ -25,8 +25,8 @@ from backcast.errors import (
     StorageError,
 )
 
-pa = pytest.importorskip("pyarrow")
-pq = pytest.importorskip("pyarrow.parquet")
+pa = pytest.importorskip("pyarrow", reason="PyArrow is not installed")
+pq = pytest.importorskip("pyarrow.parquet", reason="PyArrow is not installed")
 
 COLUMNS = {
     "obs": {"image": ("u1", (2, 3)), "speed": "f4"},
@@ -116,7 +116,7 @@ def test_text_has_a_line_per_row(buf: bc.ReplayBuffer, tmp_path: Path) -> None:
 
 
 def test_a_dataset_is_loaded_by_minari(buf: bc.ReplayBuffer, tmp_path: Path) -> None:
-    minari = pytest.importorskip("minari")
+    minari = pytest.importorskip("minari", reason="Minari is not installed")
     report = buf.export(tmp_path / "walk-v0")
     dataset = minari.MinariDataset(tmp_path / "walk-v0" / "data")
     # The last episode of each lane is running: its newest row is no step yet.
@@ -135,8 +135,8 @@ def test_a_dataset_is_loaded_by_minari(buf: bc.ReplayBuffer, tmp_path: Path) -> 
 
 
 def test_a_dataset_that_minari_wrote_becomes_a_ring(tmp_path: Path) -> None:
-    minari = pytest.importorskip("minari")
-    collector = pytest.importorskip("minari.data_collector")
+    minari = pytest.importorskip("minari", reason="Minari is not installed")
+    collector = pytest.importorskip("minari.data_collector", reason="Minari is not installed")
     draw = np.random.default_rng(0)
     spaces = {
         "observation_space": gym.spaces.Dict(

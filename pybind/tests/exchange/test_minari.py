@@ -11,9 +11,9 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-minari = pytest.importorskip("minari")
-data_collector = pytest.importorskip("minari.data_collector")
-storages = pytest.importorskip("minari.dataset.minari_storage")
+minari = pytest.importorskip("minari", reason="Minari is not installed")
+data_collector = pytest.importorskip("minari.data_collector", reason="Minari is not installed")
+storages = pytest.importorskip("minari.dataset.minari_storage", reason="Minari is not installed")
 
 
 def dataset(folder: Path, spaces: dict[str, gym.Space[Any]], episodes: Iterable[Any]) -> Path:

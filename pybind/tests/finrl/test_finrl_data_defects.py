@@ -40,7 +40,8 @@ def test_defect_14_empty_cells_of_a_csv_are_never_numbers(tmp_path: Path) -> Non
 
 
 def test_defect_15_parquet_of_any_type_is_read_right_or_refused(tmp_path: Path) -> None:
-    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    arrow = pytest.importorskip("pyarrow", reason="PyArrow is not installed")
+    parquet = pytest.importorskip("pyarrow.parquet", reason="PyArrow is not installed")
     days = 8
     table = {
         "date": arrow.array(
@@ -65,7 +66,8 @@ def test_defect_15_parquet_of_any_type_is_read_right_or_refused(tmp_path: Path) 
 
 @pytest.mark.parametrize("kind", ["date32", "timestamp", "dictionary", "int64"])
 def test_defect_15_days_and_numbers_of_parquet_are_never_empty(tmp_path: Path, kind: str) -> None:
-    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    arrow = pytest.importorskip("pyarrow", reason="PyArrow is not installed")
+    parquet = pytest.importorskip("pyarrow.parquet", reason="PyArrow is not installed")
     days = [date(2020, 1, day) for day in range(1, 9)]
     dates = {
         "date32": arrow.array(days, arrow.date32()),

@@ -9,9 +9,9 @@ import backcast as bc
 import numpy as np
 import pytest
 
-pa = pytest.importorskip("pyarrow")
-compute = pytest.importorskip("pyarrow.compute")
-ipc = pytest.importorskip("pyarrow.ipc")
+pa = pytest.importorskip("pyarrow", reason="PyArrow is not installed")
+compute = pytest.importorskip("pyarrow.compute", reason="PyArrow is not installed")
+ipc = pytest.importorskip("pyarrow.ipc", reason="PyArrow is not installed")
 
 COLUMNS = {
     "obs": {"pixels": ("u1", (2, 3)), "near": ("bool", (2,))},

@@ -50,7 +50,7 @@ def check(found: dict[str, np.ndarray[Any, Any]], rows: dict[str, np.ndarray[Any
 def test_pyarrow_reads_the_rows(
     saved: tuple[dict[str, np.ndarray[Any, Any]], list[str]],
 ) -> None:
-    pa = pytest.importorskip("pyarrow")
+    pa = pytest.importorskip("pyarrow", reason="PyArrow is not installed")
     rows, files = saved
     assert len(files) > 1
     tables = []
@@ -80,7 +80,7 @@ def test_pyarrow_reads_the_rows(
 def test_polars_reads_the_rows(
     saved: tuple[dict[str, np.ndarray[Any, Any]], list[str]],
 ) -> None:
-    pl = pytest.importorskip("polars")
+    pl = pytest.importorskip("polars", reason="Polars is not installed")
     rows, files = saved
     frame = pl.concat([pl.read_ipc(file) for file in files])
     found = {}
@@ -95,8 +95,8 @@ def test_polars_reads_the_rows(
 def test_duckdb_reads_the_rows(
     saved: tuple[dict[str, np.ndarray[Any, Any]], list[str]],
 ) -> None:
-    duckdb = pytest.importorskip("duckdb")
-    dataset = pytest.importorskip("pyarrow.dataset")
+    duckdb = pytest.importorskip("duckdb", reason="DuckDB is not installed")
+    dataset = pytest.importorskip("pyarrow.dataset", reason="PyArrow is not installed")
     rows, files = saved
     rows = {name: values for name, values in rows.items() if values.dtype != np.float16}
     # DuckDB has no half floats. It scans the files through PyArrow, for which it downloads no
