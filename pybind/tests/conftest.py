@@ -86,7 +86,7 @@ def start(place: Path) -> Iterator[Callable[..., Child]]:
     yield run
     for child in children:
         child.kill()
-        child.communicate()
+        child.communicate(timeout=60)
 
 
 @pytest.fixture

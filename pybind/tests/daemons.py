@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from waits import read_line
+
 START = "import sys; from backcast.cli import main; sys.exit(main(sys.argv[1:]))"
 
 
@@ -26,10 +28,9 @@ def serving(place: Path, *flags: str) -> Iterator[dict[str, Any]]:
         text=True,
     )
     try:
-        assert daemon.stdout is not None
-        yield json.loads(daemon.stdout.readline())
+        yield json.loads(read_line(daemon))
         daemon.terminate()
         assert daemon.wait(60) == 0
     finally:
         daemon.kill()
-        daemon.communicate()
+        daemon.communicate(timeout=60)

@@ -6,6 +6,8 @@ import sys
 import threading
 from collections.abc import Callable
 
+from waits import join
+
 
 def others_run(call: Callable[[], object], times: int = 500) -> bool:
     """Call repeatedly until another thread has run, or a limit is reached; return whether it has.
@@ -35,4 +37,4 @@ def others_run(call: Callable[[], object], times: int = 500) -> bool:
         return False
     finally:
         sys.setswitchinterval(interval)
-        other.join()
+        join(other)

@@ -33,7 +33,9 @@ except bc.errors.MissingExtraError as error:
     print(error)
 """
     # The error may name another library that is missing too.
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
     wanted = "pip install jax" if module == "jax" else f"pip install 'backcast[{extra}]'"
     assert wanted in done.stdout
 
@@ -44,7 +46,7 @@ def test_help_for_an_adapter_without_its_library_names_what_to_install(
 ) -> None:
     code = f"import sys; sys.modules[{library!r}] = None; import pydoc; pydoc.cli()"
     command = [sys.executable, "-c", code, f"backcast.{module}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     wanted = "pip install jax" if module == "jax" else f"pip install 'backcast[{extra}]'"
     assert wanted in done.stdout
 
@@ -111,7 +113,7 @@ print("as registered")
 def test_jax_gets_copies_of_the_arrays_of_every_batch() -> None:
     # A stand-in for JAX records what this package registers.
     done = subprocess.run(
-        [sys.executable, "-c", JAX], capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, "-c", JAX], capture_output=True, text=True, check=False, timeout=60
     )
     assert done.stdout == "as registered\n", done.stderr
 

@@ -29,7 +29,9 @@ def test_parts_are_imported_when_they_are_asked_for(part: str) -> None:
         f"assert 'backcast.{part}' not in sys.modules\n"
         f"print(bc.{part}.__name__)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
     assert done.stdout == f"backcast.{part}\n"
 
 

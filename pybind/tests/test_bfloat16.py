@@ -204,7 +204,7 @@ with bc.ReplayBuffer.create(None, {"obs": ("bfloat16", (2,))}, capacity=10) as b
 
 def test_without_ml_dtypes_rows_are_bits_and_numbers_are_refused() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=True
+        [sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=True, timeout=60
     )
     *refused, shown = done.stdout.splitlines()
     assert shown == "uint16 [[16256, 16384]]"

@@ -12,13 +12,13 @@ from pathlib import Path
 import backcast as bc
 import pytest
 from backcast import cli
-from waits import until
+from waits import read_line, until
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run `python -m backcast` with arguments."""
     command = [sys.executable, "-m", "backcast", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 
 def test_it_lists_what_python_made(place: Path) -> None:
@@ -85,8 +85,7 @@ def test_a_stopped_daemon_ends_and_leaves_nothing(
         stderr=subprocess.PIPE,
         text=True,
     ) as child:
-        assert child.stdout is not None
-        assert '"ready":true' in child.stdout.readline()
+        assert '"ready":true' in read_line(child)
         child.send_signal(kind)
         out, err = child.communicate(timeout=60)
     assert (child.returncode, out) == (0, "")
@@ -101,7 +100,7 @@ def test_a_closed_pipe_is_not_an_error(place: Path) -> None:
     command = [sys.executable, "-m", "backcast", "--help"]
     with subprocess.Popen(command, stdout=write, stderr=subprocess.PIPE, text=True) as child:
         os.close(write)
-        _, err = child.communicate()
+        _, err = child.communicate(timeout=60)
     assert (child.returncode, err) == (0, "")
 
 

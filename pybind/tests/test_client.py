@@ -15,6 +15,7 @@ import backcast as bc
 import pytest
 from conftest import Child
 from daemons import serving
+from waits import read_line
 
 COLUMNS = {"obs": ("f4", (3,)), "reward": "f4"}
 
@@ -166,8 +167,7 @@ sys.stdin.readline()
             memory.truncate(0)
         made.close()
         child = start(other, str(place))
-        assert child.stdout is not None
-        assert child.stdout.readline() == "written\n"
+        assert read_line(child) == "written\n"
         with attach("pong", daemon=client) as buf, bc.Client.connect(place) as again:
             assert buf.rows(0, 0, 5)["reward"].tolist() == [0, 1, 2, 3, 4]
             with pytest.raises(bc.errors.ArgumentError, match=r"client\.resize"):
@@ -296,6 +296,7 @@ def mute(tmp_path: Path) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(tmp_path / "mute"))
     listener.listen(8)
+    listener.settimeout(60)
     return listener
 
 
@@ -314,6 +315,7 @@ def test_an_answer_that_is_none_is_an_error(mute: socket.socket) -> None:
         )
         asked, _ = mute.accept()
         with asked:
+            asked.settimeout(60)
             asked.recv(1)
             asked.sendall(b"220 mail.example\n")
         _, printed = child.communicate(timeout=60)
@@ -324,11 +326,12 @@ def test_an_answer_that_is_none_is_an_error(mute: socket.socket) -> None:
 def test_ctrl_c_ends_the_wait(
     mute: socket.socket, start: Callable[..., subprocess.Popen[str]]
 ) -> None:
-    code = "import sys, backcast as bc; bc.Client.connect(socket=sys.argv[1], timeout=600)"
+    code = "import sys, backcast as bc; bc.Client.connect(socket=sys.argv[1], timeout=60)"
     child = start(code, mute.getsockname())
     with mute:
         asked, _ = mute.accept()
         with asked:
+            asked.settimeout(60)
             # The client has sent its request, and waits for the answer.
             assert asked.recv(1)
             child.send_signal(signal.SIGINT)

@@ -30,7 +30,9 @@ def declared() -> Message:
 def test_one_version_is_said_everywhere() -> None:
     workspace = tomllib.loads((ROOT / "Cargo.toml").read_text(encoding="utf-8"))["workspace"]
     console = Path(sysconfig.get_path("scripts")) / "backcast"
-    said = subprocess.run([console, "--version"], capture_output=True, text=True, check=True)
+    said = subprocess.run(
+        [console, "--version"], capture_output=True, text=True, check=True, timeout=60
+    )
     assert said.stdout == f"backcast {bc.__version__}\n"
     assert DISTRIBUTION.version == bc.__version__ == workspace["package"]["version"]
 
@@ -92,6 +94,10 @@ def test_the_native_module_names_no_folder_of_the_machine_that_built_it() -> Non
 
 def test_the_tool_runs_without_its_script() -> None:
     said = subprocess.run(
-        [sys.executable, "-m", "backcast", "--version"], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "backcast", "--version"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
     )
     assert said.stdout == f"backcast {bc.__version__}\n"

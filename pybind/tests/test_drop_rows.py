@@ -34,6 +34,7 @@ def in_another_process(code: str, *args: str, run_by: Sequence[str] = ()) -> lis
         capture_output=True,
         text=True,
         check=False,
+        timeout=60,
     )
     assert done.returncode == 0, done.stderr
     printed: list[int] = json.loads(done.stdout)

@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 from backcast import envs, types
 from facts import missing
-from waits import until
+from waits import exit_code_of, join, killing, read_line, until
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -346,9 +346,9 @@ def test_a_forked_child_gets_a_remedy_and_leaves_the_parents_handles_open(
         os.write(write, "\n".join(told).encode())
         os._exit(0)
     os.close(write)
-    with os.fdopen(read) as answers:
+    with os.fdopen(read) as answers, killing(lambda: os.kill(pid, signal.SIGKILL)):
         assert answers.read() == ""
-    assert os.waitpid(pid, 0)[1] == 0
+    assert exit_code_of(pid) == 0
     stats = scene.buf.stats()
     assert stats["lane_stats"][0]["held"], "the writer still has its lane"
     assert [(pin["lane"], pin["start"]) for pin in stats["pins"]] == [(0, 10)]
@@ -395,9 +395,10 @@ def test_a_handle_is_pickled_by_name_into_other_processes(
     child.start()
     theirs.close()
     try:
+        assert mine.poll(60)
         assert re.fullmatch(f"<backcast.{name}: {KINDS[name].shows}>", mine.recv())
     finally:
-        child.join()
+        join(child)
     assert child.exitcode == 0
 
 
@@ -452,11 +453,10 @@ def test_ctrl_c_ends_what_waits(
         "except KeyboardInterrupt:\n"
         "    print('interrupted', len(ring))\n"
     )
-    assert child.stdout is not None
-    assert child.stdout.readline() == "ready\n", child.communicate()[1]
+    assert read_line(child) == "ready\n", child.communicate(timeout=60)[1]
     assert scene.buf.path is not None
     path = Path(scene.buf.path)
     until(lambda: waits(child, path), child)
     child.send_signal(signal.SIGINT)
-    out, err = child.communicate()
+    out, err = child.communicate(timeout=60)
     assert (out, err, child.returncode) == ("interrupted 39\n", "", 0)

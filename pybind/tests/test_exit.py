@@ -8,8 +8,8 @@ from pathlib import Path
 import backcast as bc
 import pytest
 from conftest import Child
+from waits import WATCHDOG_S
 
-WATCHDOG_S = 60
 START = """\
 import os, sys, threading, time
 import backcast as bc, numpy as np

@@ -41,7 +41,7 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, 
         capture_output=True,
         text=True,
         check=False,
-        timeout=600,
+        timeout=60,
     )
     assert ran.returncode == 0, ran.stderr
     lines = [json.loads(line) for line in ran.stdout.splitlines()]

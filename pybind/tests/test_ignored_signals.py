@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from waits import WATCHDOG_S
 
-WATCHDOG_S = 300
 TESTS = Path(__file__).parent
 IGNORED = 'trap \'\' HUP INT QUIT TERM; exec "$0" "$@"'
 

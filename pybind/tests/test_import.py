@@ -34,7 +34,7 @@ def imported(code: str) -> set[str]:
         "print(*sorted(set(sys.modules) - before))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
     )
     return set(done.stdout.split())
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import backcast as bc
 import pytest
+from waits import join
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -186,7 +187,7 @@ def test_a_holder_that_closes_while_a_writer_waits_is_warned(place: Path) -> Non
             while ring.stats()["lane_stats"][0]["stalls"] == 0:
                 os.sched_yield()
             lease.close()
-            writing.join()
+            join(writing)
         assert [f"{one.message}" for one in warned if "1 times" in f"{one.message}"] != []
 
 
@@ -222,7 +223,7 @@ def test_an_unclosed_lease_warns_at_the_end_of_the_interpreter(
     place: Path, start: Callable[..., Child], code: str, told: int, status: int
 ) -> None:
     child = start(END + code)
-    _, err = child.communicate()
+    _, err = child.communicate(timeout=60)
     assert (err.count("LeaseWarning: "), child.returncode) == (told, status)
     # `os._exit` skips all cleanup.
     assert len(bc.collect_garbage(dir=place)) == (status == 4)
@@ -246,7 +247,7 @@ sys.stderr.write("parent:")
 
 def test_a_forked_child_does_not_report_its_parents_leases(start: Callable[..., Child]) -> None:
     child = start(END + FORK)
-    _, err = child.communicate()
+    _, err = child.communicate(timeout=60)
     assert err.startswith("end:drop:close:parent:"), err
     assert err.count("LeaseWarning: ") == 1
     assert child.returncode == 0

@@ -21,6 +21,7 @@ from backcast.errors import (
     LeaseWarning,
     WaitTimeoutError,
 )
+from waits import exit_code_of, read_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -280,8 +281,7 @@ def test_private_memory_leases_what_lies_in_one_piece() -> None:
 
 def ready(child: Child) -> Child:
     """Wait for the child's first line, and return the child."""
-    assert child.stdout is not None
-    assert child.stdout.readline() == "ready\n", child.communicate()[1]
+    assert read_line(child) == "ready\n", child.communicate(timeout=60)[1]
     return child
 
 
@@ -299,7 +299,7 @@ def test_a_killed_holder_stops_no_writer(place: Path, start: Callable[..., Child
         holder = ready(start(ATTACH + code))
         assert ring.stats()["pins"] == [{"slot": 0, "pid": holder.pid, "lane": 0, "start": 0}]
         holder.kill()
-        holder.communicate()
+        holder.communicate(timeout=60)
         assert pins(ring) == [], "a dead reader's pins are not shown"
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", LeaseWarning)
@@ -333,7 +333,7 @@ def test_ctrl_c_ends_an_append_that_waits_for_a_lease(
         while ring.stats()["lane_stats"][0]["reserved"] <= ring.stats()["slots"]:
             os.sched_yield()
         waiter.send_signal(signal.SIGINT)
-        out, _ = waiter.communicate()
+        out, _ = waiter.communicate(timeout=60)
         head, dropped = map(int, out.split())
         assert dropped == 0
         assert head <= ring.stats()["slots"]
@@ -355,8 +355,10 @@ def test_a_wait_is_woken_by_another_process_also_in_a_full_ring(ring: bc.ReplayB
     waiter = context.Process(target=wait_in_child, args=(ring, 3 * CAPACITY + 1, theirs))
     waiter.start()
     try:
+        assert mine.poll(60)
         assert mine.recv() == "ready"
         fill(writer, 1)
+        assert mine.poll(60)
         assert mine.recv() == 3 * CAPACITY + 1
     finally:
         waiter.join(60)
@@ -397,7 +399,7 @@ def test_a_forked_child_neither_uses_nor_closes_its_parents_leases(
         lease.close()
         gc.collect()
         os._exit(status)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert exit_code_of(pid) == 0
     assert pins(ring) == [(0, 10)]
     np.testing.assert_array_equal(day, np.arange(10, 60))
 

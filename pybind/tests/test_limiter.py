@@ -25,7 +25,7 @@ from backcast.errors import (
     SampleError,
 )
 from facts import missing
-from waits import WATCHDOG_S, until
+from waits import WATCHDOG_S, join, read_line, until
 
 if TYPE_CHECKING:
     from conftest import Child
@@ -214,7 +214,7 @@ def test_appends_and_batches_beyond_the_band_never_hold_back_both_sides(
         finally:
             limiter(buf).disable()
             done.set()
-            thread.join()
+            join(thread)
         assert failed == []
 
 
@@ -252,7 +252,7 @@ def test_a_batch_that_waits_for_rows_holds_no_writer_back() -> None:
         finally:
             limiter(buf).disable()
             done.set()
-            thread.join()
+            join(thread)
         assert failed == []
 
 
@@ -409,7 +409,7 @@ def test_an_actor_and_a_learner_in_two_threads_keep_to_the_limits() -> None:
             for batch in sampler.batches(8, prefetch=2, limit=60, timeout=60):
                 seen.append(len(batch["obs"]))
         limiter(buf).disable()
-        thread.join()
+        join(thread)
         assert seen == [8] * 60
         assert (limiter(buf).inserts, limiter(buf).samples) == (150, 480)
 
@@ -471,12 +471,11 @@ def test_ctrl_c_ends_every_wait(
     limits = bc.RateLimiter.queue(1)
     with bc.ReplayBuffer.create("held", COLUMNS, capacity=50, limiter=limits, dir=place) as buf:
         child = start(CHILD, *how)
-        assert child.stdout is not None
-        assert child.stdout.readline() == "ready\n"
+        assert read_line(child) == "ready\n"
         until(lambda: buf.stats()["limiter"]["waiters"], child)
         child.send_signal(signal.SIGINT)
-        assert child.stdout.readline() == "interrupted\n"
-        child.wait()
+        assert read_line(child) == "interrupted\n"
+        child.wait(60)
 
 
 def test_a_limiter_is_of_its_process_and_its_ring() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import backcast as bc
 import numpy as np
 import pytest
+from waits import read_line
 
 Start = Callable[..., Any]
 COLUMNS = {"obs": "f4", "reward": "f4"}
@@ -48,7 +49,7 @@ def test_a_writer_of_another_process_is_named(place: Path, start: Start) -> None
             "print('claimed', flush=True)\n"
             "sys.stdin.read()\n"
         )
-        assert child.stdout.readline() == "claimed\n"
+        assert read_line(child) == "claimed\n"
         waits: list[Callable[[], object]] = [
             lambda: buf.wait(1, timeout=0),
             lambda: buf.wait(rows_published=1, timeout=0.01),
@@ -57,7 +58,7 @@ def test_a_writer_of_another_process_is_named(place: Path, start: Start) -> None
         for wait in waits:
             with pytest.raises(bc.WaitTimeoutError, match=rf"\b{child.pid}\b"):
                 wait()
-        child.communicate()
+        child.communicate(timeout=60)
 
 
 def test_a_wait_for_parameters_says_who_publishes(place: Path, start: Start) -> None:
@@ -75,10 +76,10 @@ def test_a_wait_for_parameters_says_who_publishes(place: Path, start: Start) -> 
             "print('published', flush=True)\n"
             "sys.stdin.read()\n"
         )
-        assert child.stdout.readline() == "published\n", child.stderr.read()
+        assert read_line(child) == "published\n", child.communicate(timeout=60)[1]
         with pytest.raises(bc.WaitTimeoutError, match=rf"\b{child.pid}\b"):
             mine.wait(9, timeout=0)
-        child.communicate()
+        child.communicate(timeout=60)
 
 
 # Closing the handles ends the waits, once all of them have warned.
@@ -110,10 +111,10 @@ buf = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100)
 params = bc.Params.create(None, {"w": np.zeros(3)})
 sampler = buf.sampler(select=bc.Consume())
 waits = [
-    lambda: buf.wait(rows_published=5, timeout=100),
-    lambda: buf.wait(5, timeout=100),
-    lambda: sampler.sample(4, timeout=100),
-    lambda: params.wait(3, timeout=100),
+    lambda: buf.wait(rows_published=5, timeout=60),
+    lambda: buf.wait(5, timeout=60),
+    lambda: sampler.sample(4, timeout=60),
+    lambda: params.wait(3, timeout=60),
 ]
 handles = [sampler, buf, params]
 """
@@ -126,7 +127,7 @@ print(sorted(str(one.message).split(":")[0] for one in seen))
 
 
 def test_every_wait_warns_once_after_ten_seconds(start: Start) -> None:
-    out, err = start(LONG).communicate()
+    out, err = start(LONG).communicate(timeout=60)
     told = ast.literal_eval(out)
     assert len(told) == 4, out + err
     assert sum("consume" in one for one in told) == 1, out + err
@@ -139,10 +140,10 @@ import backcast as bc
 step = {"obs": 1.0, "terminated": False, "truncated": False}
 queue = {"capacity": 100, "limiter": bc.RateLimiter.queue(1)}
 full, empty = [bc.ReplayBuffer.create(None, {"obs": "f4"}, **queue) for _ in range(2)]
-writer = full.writer(timeout=100)
+writer = full.writer(timeout=60)
 for _ in range(2):
     writer.append(**step)
-ring = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100, lease_timeout=100)
+ring = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100, lease_timeout=60)
 stalled = ring.writer()
 for _ in range(20):
     stalled.append(**step)
@@ -150,10 +151,10 @@ lease = ring.lease(0, 0, 10)
 for _ in range(ring.stats()["slots"] - 20):
     stalled.append(**step)
 sampler = empty.sampler()
-batches = [empty.sampler().batches(1, prefetch=depth, timeout=100) for depth in (0, 2)]
+batches = [empty.sampler().batches(1, prefetch=depth, timeout=60) for depth in (0, 2)]
 waits = [
     lambda: writer.append(**step),
-    lambda: sampler.sample(1, timeout=100),
+    lambda: sampler.sample(1, timeout=60),
     lambda: next(batches[0]),
     lambda: next(batches[1]),
     lambda: stalled.append(**step),
@@ -169,7 +170,7 @@ print(sorted(str(one.message) for one in seen if one.category is bc.errors.WaitW
 
 def test_what_a_limiter_or_a_lease_holds_back_warns_once_after_ten_seconds(start: Start) -> None:
     child = start(HELD)
-    out, err = child.communicate()
+    out, err = child.communicate(timeout=60)
     told = ast.literal_eval(out)
     assert len(told) == 5, out + err
     # The writer that the limiter holds back, and the one that the lease does.

@@ -58,7 +58,9 @@ def test_help_and_dir_list_what_is_imported_at_its_first_use(module: ModuleType)
         f"import pydoc, {module.__name__} as m; "
         "assert sorted(set(m.__all__) - set(dir(m))) == []; print(pydoc.render_doc(m))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
     shown = pydoc.plain(done.stdout)
     for name in set(module.__all__) - {"__version__"}:
         assert re.search(rf"^ +(class )?{name}\b", shown, re.MULTILINE), name

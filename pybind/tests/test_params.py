@@ -169,7 +169,7 @@ for n in range(1, 10**9):
 """)
     assert params.wait(20, timeout=60) >= 20
     child.kill()
-    child.wait()
+    child.wait(60)
     last = params.version
     found = params.latest()["w"]
     assert (found == last).all()

@@ -212,7 +212,7 @@ def test_it_draws_where_it_is_told_and_leaves_pyplot_alone(market: dict[str, NDA
     code = (
         "import sys, backcast.plot; sys.exit(any(n.startswith('matplotlib') for n in sys.modules))"
     )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
 
 
 @pytest.mark.parametrize(

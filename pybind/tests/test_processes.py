@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from conftest import Child
 from other_threads import others_run
+from waits import join, read_line
 
 COLUMNS: dict[str, Any] = {"obs": ("f8", (64,)), "worker": "i4"}
 
@@ -92,10 +93,10 @@ def test_a_pickled_buffer_attaches_by_name_and_draws_the_same(place: Path) -> No
         assert again.path == buf.path
         again.close()
         assert pickle.loads(pickle.dumps(buf.schema)) == buf.schema
-        answers = context.SimpleQueue()
+        answers = context.Queue()
         reader = context.Process(target=spawned_reader, args=(buf, answers))
         reader.start()
-        size, index, obs = answers.get()
+        size, index, obs = answers.get(timeout=60)
         reader.join(60)
         assert size == len(buf)
         mine = buf.sampler(seed=11, history=3).sample(64)
@@ -110,14 +111,13 @@ def test_a_killed_writers_lanes_are_adopted(
     with bc.ReplayBuffer.create("k", COLUMNS, capacity=2000, lanes=2) as buf:
         for death in range(3):
             child = start(WRITER, "k", "2", "-1")
-            assert child.stdout is not None
-            lanes = sorted(map(int, child.stdout.readline().split()))
+            lanes = sorted(map(int, read_line(child).split()))
             assert lanes == [0, 1]
-            assert child.stdout.readline() == "writing\n"
+            assert read_line(child) == "writing\n"
             with pytest.raises(bc.errors.WriterError, match=str(child.pid)):
                 buf.writer()
             child.send_signal(signal.SIGKILL)
-            child.wait()
+            child.wait(60)
             heads = [buf.lane_span(lane)[1] for lane in lanes]
             with buf.writer(lanes=2, autoreset_mode="next_step") as successor:
                 ends = [False, False]
@@ -158,14 +158,13 @@ def test_a_forked_child_keeps_no_lane_or_is_named(
 ) -> None:
     with bc.ReplayBuffer.create("p", COLUMNS, capacity=400, lanes=2, dir=place) as buf:
         parent = start(PARENT, str(call))
-        assert parent.stdout is not None
         # The child releases its lanes once it runs, so both lines are read first.
-        child = int(min(parent.stdout.readline() for _ in range(2)))
+        child = int(min(read_line(parent) for _ in range(2)))
         try:
             with pytest.raises(bc.errors.WriterError, match=rf"\b2\b.*\b{parent.pid}\b"):
                 buf.writer()
             parent.kill()
-            parent.wait()
+            parent.wait(60)
             if call:
                 forked = rf"\b{child}\b.*\b{parent.pid}\b"
                 with pytest.raises(bc.errors.WriterError, match=forked):
@@ -188,12 +187,11 @@ def test_the_last_process_to_leave_takes_the_ring_along(
     monkeypatch.setenv("BACKCAST_DIR", str(place))
     buf = bc.ReplayBuffer.create("g", COLUMNS, capacity=100)
     child = start(WRITER, "g", "1", "5")
-    assert child.stdout is not None
-    child.stdout.readline()
-    assert child.stdout.readline() == "writing\n"
+    read_line(child)
+    assert read_line(child) == "writing\n"
     buf.close()
     assert [entry["held"] for entry in bc.list_objects()] == [True]
-    out, err = child.communicate()
+    out, err = child.communicate(timeout=60)
     assert (child.returncode, out, err) == (0, "", "")
     assert bc.list_objects() == []
 
@@ -208,11 +206,10 @@ def test_rings_of_a_dead_process_are_garbage(
         " for n in ['lost', 'keep']]\n"
         "print('made', flush=True); sys.stdin.read()"
     )
-    assert child.stdout is not None
-    assert child.stdout.readline() == "made\n"
+    assert read_line(child) == "made\n"
     assert bc.collect_garbage() == []
     child.kill()
-    child.wait()
+    child.wait(60)
     assert [entry["name"] for entry in bc.collect_garbage()] == ["lost"]
     assert bc.remove_object("keep")["persistent"] is True
 
@@ -222,7 +219,7 @@ def test_a_wait_ends_when_the_buffer_is_closed(place: Path) -> None:
     waits = threading.Event()
 
     def close() -> None:
-        waits.wait()
+        waits.wait(60)
         buf.close()
 
     thread = threading.Thread(target=close)
@@ -231,7 +228,7 @@ def test_a_wait_ends_when_the_buffer_is_closed(place: Path) -> None:
     # The result is the same whether the close comes before or during the wait.
     with pytest.raises(bc.ClosedError):
         buf.wait(50, timeout=60)
-    thread.join()
+    join(thread)
     assert bc.list_objects(place) == []
 
 
@@ -246,7 +243,7 @@ def test_a_wait_lets_other_threads_work(place: Path) -> None:
         thread = threading.Thread(target=write)
         thread.start()
         assert buf.wait(100, timeout=60) >= 100
-        thread.join()
+        join(thread)
         assert buf.wait(50, timeout=0) == 100
 
 
@@ -279,11 +276,9 @@ def test_threads_may_share_every_handle(place: Path) -> None:
         threads = [threading.Thread(target=work) for work in [write, write, read, read]]
         for thread in threads:
             thread.start()
-        for thread in threads[2:]:
-            thread.join()
+        join(*threads[2:])
         stop.set()
-        for thread in threads:
-            thread.join()
+        join(*threads)
     assert errors == []
 
 
@@ -299,11 +294,10 @@ def test_holders_are_those_of_the_kernels_locks(start: Callable[..., Child], pla
     buf = bc.ReplayBuffer.create("r", {"obs": "f4"}, capacity=100, dir=place)
     code = "buf = bc.ReplayBuffer.attach('r'); print(1, flush=True); input()"
     child = start(f"import backcast as bc; {code}")
-    assert child.stdout is not None
-    child.stdout.readline()
+    read_line(child)
     [listed] = bc.list_objects(dir=place)
     assert listed["holders"] == sorted([os.getpid(), child.pid])
     child.kill()
-    child.wait()
+    child.wait(60)
     assert bc.list_objects(dir=place)[0]["holders"] == [os.getpid()]
     buf.close()

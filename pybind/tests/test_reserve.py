@@ -24,6 +24,7 @@ from backcast.errors import (
     ColumnError,
     LeaseWarning,
 )
+from waits import exit_code_of
 
 COLUMNS: dict[str, Any] = {
     "obs": {"image": ("u1", (7, 5)), "speed": "f4"},
@@ -377,7 +378,7 @@ def test_a_forked_child_has_none_of_it(place: Path) -> None:
             gc.collect()
             os.write(report, status)
             os._exit(0)
-        os.waitpid(child, 0)
+        assert exit_code_of(child) == 0
         assert os.read(read, 1000) == b"refused; " * 3
         assert (kept == 5).all()
         assert row.commit() == 0

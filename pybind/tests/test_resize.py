@@ -11,6 +11,7 @@ import backcast as bc
 import numpy as np
 import pytest
 from conftest import Child
+from waits import read_line
 
 COLUMNS: dict[str, Any] = {"x": ("f4", (2,)), "reward": "f4"}
 ROUND = 1_000_000
@@ -43,8 +44,7 @@ def test_a_writer_and_a_sampler_go_over_by_themselves(
     with bc.ReplayBuffer.create("grows", COLUMNS, capacity=1_000, dir=place) as buf:
         sampler = buf.sampler(seed=3, history=4)
         writer = start(WRITER, str(place), str(ROUND))
-        assert writer.stdout is not None
-        assert writer.stdout.readline() == "on the way\n"
+        assert read_line(writer) == "on the way\n"
         asked = buf.capacity
         while asked < 9_000:
             asked += 1_500

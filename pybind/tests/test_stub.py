@@ -43,6 +43,7 @@ def test_stubs_and_annotations_of_every_module_agree_with_it(tmp_path: Path) -> 
         cwd=tmp_path,
         env=os.environ | {"MYPYPATH": str(PACKAGES)},
         check=False,
+        timeout=60,
     )
     said = done.stdout + done.stderr
     assert done.returncode == 0, said

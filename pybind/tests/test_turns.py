@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import backcast as bc
 import pytest
-from waits import until
+from waits import read_line, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +21,7 @@ import backcast as bc
 # A shell starts background jobs with Ctrl-C ignored, and children inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 # Ends the program if it hangs.
-faulthandler.dump_traceback_later(120, exit=True)
+faulthandler.dump_traceback_later(50, exit=True)
 warnings.simplefilter("ignore", bc.errors.LeaseWarning)
 buf = bc.ReplayBuffer.create("turns", {"obs": "f4"}, capacity=100, lease_timeout=3_600)
 w = buf.writer()
@@ -66,11 +66,10 @@ def test_ctrl_c_ends_the_wait_for_a_writer_that_waits_for_a_lease(
         "waiter.join()\n"
         "print('went on', w.rows_written - slots, w.append(**step)[0] - slots)\n"
     )
-    assert child.stdout is not None
-    assert child.stdout.readline() == "ready\n", child.communicate()[1]
+    assert read_line(child) == "ready\n", child.communicate(timeout=60)[1]
     until(lambda: asleep(child), child)
     child.send_signal(signal.SIGINT)
-    assert child.communicate() == ("interrupted 0 True\nwent on 1 1\n", "")
+    assert child.communicate(timeout=60) == ("interrupted 0 True\nwent on 1 1\n", "")
 
 
 def test_a_writers_counters_and_its_repr_do_not_wait(start: Callable[..., Child]) -> None:
@@ -81,7 +80,7 @@ def test_a_writers_counters_and_its_repr_do_not_wait(start: Callable[..., Child]
         "waiter.join()\n"
         "print(w.rows_written - slots, w.rows_dropped)\n"
     )
-    assert child.communicate() == ("0 0 0 busy> True\n1 0\n", "")
+    assert child.communicate(timeout=60) == ("0 0 0 busy> True\n1 0\n", "")
 
 
 def test_threads_that_wait_for_their_turn_get_it(start: Callable[..., Child]) -> None:
@@ -97,7 +96,7 @@ def test_threads_that_wait_for_their_turn_get_it(start: Callable[..., Child]) ->
         "    other.join()\n"
         "print(w.rows_written - slots, buf.rows(0, slots + 101, 100)['seq'][-1] - slots)\n"
     )
-    assert child.communicate() == ("201 200\n", "")
+    assert child.communicate(timeout=60) == ("201 200\n", "")
 
 
 def test_a_closed_writer_says_so_when_asked_for_its_counters() -> None:
@@ -114,6 +113,6 @@ def test_a_closed_writer_says_so_when_asked_for_its_counters() -> None:
 @pytest.mark.parametrize("call", ["w.close()", "w.__exit__(None, None, None)"])
 def test_a_close_ends_the_wait_of_another_thread(start: Callable[..., Child], call: str) -> None:
     child = start(WAITING + f"{call}\nwaiter.join()\nprint('closed')\n")
-    out, err = child.communicate()
+    out, err = child.communicate(timeout=60)
     assert (out, child.returncode) == ("closed\n", 0), err
     assert "ClosedError" in err

@@ -14,6 +14,7 @@ import backcast as bc
 import numpy as np
 import pytest
 from conftest import Child
+from waits import join, read_line
 
 COLUMNS = {"x": "f4"}
 END = {"terminated": False, "truncated": False}
@@ -145,7 +146,7 @@ def test_a_wait_warns_while_it_lasts_and_once(
             thread.start()
             with pytest.raises(bc.errors.UnlinkedWarning, match=r"'pong'"):
                 call()
-            thread.join()
+            join(thread)
             with pytest.raises(bc.WaitTimeoutError):
                 buf.wait(50, timeout=0.01)
         assert [told["kind"] for told in buf.stats()["notices"]] == ["unlinked"]
@@ -238,8 +239,7 @@ def test_an_actor_learns_that_its_learner_was_restarted(
 ) -> None:
     with create(place):
         actor = start(ACTOR)
-        assert actor.stdout is not None
-        assert actor.stdout.readline() == "ready\n"
+        assert read_line(actor) == "ready\n"
         with create(place, exist="replace"):
             out, error = actor.communicate("go\n", timeout=60)
     assert out == "told at 0\n", error

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
 from subprocess import Popen
-from typing import Any
+from typing import Any, AnyStr, NoReturn
+
+import pytest
 
 # Seconds after which a test that waits counts as hung.
-WATCHDOG_S = 60.0
+WATCHDOG_S = 60
 
 
 def until(is_so: Callable[[], Any], child: Popen[Any] | None = None) -> None:
@@ -19,3 +25,42 @@ def until(is_so: Callable[[], Any], child: Popen[Any] | None = None) -> None:
         assert child is None or child.poll() is None, "the child ended"
         assert time.monotonic() - begin < WATCHDOG_S, "waited in vain"
         os.sched_yield()
+
+
+def until_interrupted() -> NoReturn:
+    """Wait for an exception from outside; fail after `WATCHDOG_S`."""
+    threading.Event().wait(WATCHDOG_S)
+    pytest.fail("nothing interrupts the wait")
+
+
+@contextmanager
+def killing(kill: Callable[[], object]) -> Iterator[None]:
+    """Call `kill` if the block lasts `WATCHDOG_S`, to end the process that it waits for."""
+    killer = threading.Timer(WATCHDOG_S, kill)
+    killer.start()
+    try:
+        yield
+    finally:
+        killer.cancel()
+        # A test may fork next, which warns beside other threads.
+        killer.join()
+
+
+def read_line(child: Popen[AnyStr]) -> AnyStr:
+    """Return the next line that `child` prints; kill `child` if none comes in `WATCHDOG_S`."""
+    assert child.stdout is not None
+    with killing(child.kill):
+        return child.stdout.readline()
+
+
+def exit_code_of(pid: int) -> int:
+    """Return the exit code of a forked child; kill the child if it runs for `WATCHDOG_S` more."""
+    with killing(lambda: os.kill(pid, signal.SIGKILL)):
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def join(*works: threading.Thread | BaseProcess) -> None:
+    """Wait for threads or processes; fail if one has not ended after `WATCHDOG_S`."""
+    for work in works:
+        work.join(WATCHDOG_S)
+        assert not work.is_alive(), "waited in vain"

@@ -37,7 +37,7 @@ class KilledFleet(bc.Fleet):
 
     def __exit__(self, *error: Any) -> None:
         self.over.set()
-        self.killer.join()
+        self.killer.join(60)
         print(f"{self.kills} kills")
         super().__exit__(*error)
 

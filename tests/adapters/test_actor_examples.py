@@ -20,6 +20,10 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 PROGRAMS = sorted(path.stem for path in EXAMPLES.glob("*.py") if "import torch" in path.read_text())
 PLUMBING = 40
 MOST_LINES = 120
+# Training to a score is minutes of work on two cores.
+TRAINING_S = 900
+# Not a bound of a test: cargo compiles every dependency if nothing has done so before.
+BUILD_S = 900
 # Programs of two languages: the Python one, and the Rust one that it runs.
 PAIRS = {
     "rust_actor_python_learner/learner": "rust_actor",
@@ -79,7 +83,7 @@ def test_dqn_has_at_most_40_lines_beside_network_loss_and_environment() -> None:
 def test_an_example_reaches_its_score_and_leaves_nothing(name: str, place: Path) -> None:
     program = run(name, place)
     try:
-        out, error = program.communicate(timeout=900)
+        out, error = program.communicate(timeout=TRAINING_S)
     finally:
         program.kill()
     assert program.returncode == 0, out + error
@@ -90,7 +94,7 @@ def test_an_example_reaches_its_score_and_leaves_nothing(name: str, place: Path)
 def test_dqn_is_solved_while_actors_are_killed(place: Path) -> None:
     program = run(str(Path(__file__).with_name("killed_actors")), place)
     try:
-        out, error = program.communicate(timeout=900)
+        out, error = program.communicate(timeout=TRAINING_S)
     finally:
         program.kill()
     assert program.returncode == 0, out + error
@@ -117,12 +121,13 @@ def test_an_example_of_two_languages_reaches_its_values(name: str, other: str, p
         cwd=EXAMPLES.parent,
         stdout=subprocess.PIPE,
         check=True,
+        timeout=BUILD_S,
     )
     artifacts = [json.loads(line) for line in made.stdout.splitlines()]
     (program,) = [one["executable"] for one in artifacts if one.get("executable")]
     process = run(name, place, program)
     try:
-        out, error = process.communicate(timeout=120)
+        out, error = process.communicate(timeout=60)
     finally:
         process.kill()
     assert process.returncode == 0, out + error

@@ -371,7 +371,7 @@ def test_the_example_scripts_run(name: str, place: Path) -> None:
         env={**os.environ, "PYTHONPATH": sources, "BACKCAST_DIR": str(place)},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=60,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr

@@ -37,7 +37,7 @@ def test_the_blocks_of_a_page_run_and_print_what_it_shows(
         },
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=60,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr

@@ -83,7 +83,7 @@ print(repr(float(net.weight.detach().double().sum())))
             [sys.executable, "-c", f"import sys; sys.path[:0] = {sources!r}\n{script}", place],
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=60,
             check=False,
         )
         assert ran.returncode == 0, ran.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import shlex
 import subprocess
 import sys
@@ -49,6 +50,7 @@ def start(program: Path, place: Path) -> subprocess.Popen[str]:
     env = os.environ | {"BACKCAST_DIR": str(place), "PYTHONPATH": os.pathsep.join(sys.path)}
     actor = subprocess.Popen(["sh", "-c", command], env=env, stdout=subprocess.PIPE, text=True)
     assert actor.stdout is not None
+    assert select.select([actor.stdout], [], [], 60)[0], "it prints nothing"
     assert actor.stdout.readline() == "writing\n"
     return actor
 
@@ -81,7 +83,7 @@ def test_a_learner_trains_while_an_actor_is_killed_and_started_again(
             assert set(rewards) == {1.0, 2.0}, round_
         finally:
             actor.kill()
-            actor.communicate()
+            actor.communicate(timeout=60)
         samples = model.replay_buffer.sample(500)
         assert not samples.observations.isnan().any()
         # A step of the pole moves the cart by its speed: no transition leads across a kill.

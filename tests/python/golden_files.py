@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import subprocess
 import sys
 import tempfile
@@ -183,13 +184,14 @@ def serving(place: Path, *flags: str) -> Iterator[None]:
     )
     try:
         assert daemon.stdout is not None
+        assert select.select([daemon.stdout], [], [], 60)[0], "it prints nothing"
         json.loads(daemon.stdout.readline())
         yield
         daemon.terminate()
         assert daemon.wait(60) == 0
     finally:
         daemon.kill()
-        daemon.communicate()
+        daemon.communicate(timeout=60)
 
 
 def write_kept(folder: Path, place: Path) -> None:

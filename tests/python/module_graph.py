@@ -28,7 +28,9 @@ def workspace(*, optional: bool = True) -> Graph:
     Dependencies of tests and benchmarks do not count, and optional ones only if asked for.
     """
     command = ["cargo", "metadata", "--no-deps", "--locked", "--offline", "--format-version", "1"]
-    output = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    output = subprocess.run(
+        command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=60
+    ).stdout
     packages = json.loads(output)["packages"]
     folder = {
         package["name"]: Path(package["manifest_path"]).parent.relative_to(ROOT).as_posix()

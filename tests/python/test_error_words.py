@@ -55,7 +55,12 @@ def sources() -> list[Path]:
     """Return the sources of the crates, without files of tests."""
     folders = [f"{crate}/src" for crate in CRATES]
     listed = subprocess.run(
-        ["git", "ls-files", *folders], cwd=ROOT, check=True, capture_output=True, text=True
+        ["git", "ls-files", *folders],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     paths = [ROOT / name for name in listed.stdout.splitlines() if name.endswith(".rs")]
     return [path for path in paths if path.is_file() and not is_test(path)]

@@ -77,6 +77,7 @@ def test_make_finds_a_recipe_for_every_step(target: str) -> None:
         capture_output=True,
         text=True,
         check=False,
+        timeout=60,
     )
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.count("cargo doc") <= 2

@@ -19,7 +19,7 @@ def test_every_crate_packages_with_its_metadata(tmp_path: Path) -> None:
     options = ["--no-verify", "--allow-dirty", "--locked", "--offline"]
     environment = {**os.environ, "CARGO_TARGET_DIR": str(tmp_path)}
     command = ["cargo", "package", "--workspace", *options]
-    subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True)
+    subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, timeout=60)
     crates = sorted((tmp_path / "package").glob("*.crate"))
     assert {crate.name.rsplit("-", 1)[0] for crate in crates} >= {"backcast-core", "backcast-gym"}
     for crate in crates:

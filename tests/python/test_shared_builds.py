@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def features(*selection: str) -> dict[tuple[str, str], str]:
     """Return the features of each crate that this selection of packages is built with."""
     command = ["cargo", "tree", "--locked", "--prefix", "none", "--format", "{p}|{f}", *selection]
-    tree = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    tree = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=60)
     found: dict[tuple[str, str], str] = {}
     for line in tree.stdout.splitlines():
         package, _, enabled = line.removesuffix(" (*)").partition("|")

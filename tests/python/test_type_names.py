@@ -38,7 +38,12 @@ EXCEPTIONS = {
 def definitions() -> dict[str, set[str]]:
     """Map the name of every visible type to the files that define it."""
     listed = subprocess.run(
-        ["git", "ls-files", "*/src/*.rs"], cwd=ROOT, check=True, capture_output=True, text=True
+        ["git", "ls-files", "*/src/*.rs"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     found: defaultdict[str, set[str]] = defaultdict(set)
     for name in listed.stdout.splitlines():

@@ -15,8 +15,8 @@ from pathlib import Path
 import backcast
 import pytest
 from backcast.demo import __main__ as program
+from waits import WATCHDOG_S, exit_code_of, killing
 
-WATCHDOG_SECONDS = 180
 ENOUGH_BATCHES = 3_000
 """Batches after which the learner has to show what it has learned."""
 SMALL = ("--actors", "2", "--envs", "4", "--capacity", "16384")
@@ -103,7 +103,7 @@ def left_behind(base: Path) -> list[str]:
 def end(run: "subprocess.Popen[str]") -> tuple[str, str]:
     """Wait for the end of all processes of the demo, each of which holds its pipes."""
     try:
-        return run.communicate(timeout=WATCHDOG_SECONDS)
+        return run.communicate(timeout=WATCHDOG_S)
     except subprocess.TimeoutExpired:
         os.killpg(run.pid, signal.SIGKILL)
         raise
@@ -111,10 +111,11 @@ def end(run: "subprocess.Popen[str]") -> tuple[str, str]:
 
 def wait_until(run: "subprocess.Popen[str]", said: str) -> None:
     assert run.stderr is not None
-    for line in run.stderr:
-        if line.startswith(said):
-            return
-    pytest.fail(f"the demo ended early with status {run.wait(WATCHDOG_SECONDS)}")
+    with killing(lambda: os.killpg(run.pid, signal.SIGKILL)):
+        for line in run.stderr:
+            if line.startswith(said):
+                return
+    pytest.fail(f"the demo ended early with status {run.wait(WATCHDOG_S)}")
 
 
 def test_a_run_learns_and_a_kill_loses_no_row(base: Path, tmp_path: Path) -> None:
@@ -186,12 +187,12 @@ def test_a_terminal_that_closes_ends_every_process_and_removes_ring_and_weights(
         arguments = [*SMALL, "--seconds", "600", "--out", str(tmp_path)]
         os.execv(sys.executable, [sys.executable, "-m", "backcast.demo", *arguments])
     seen = b""
-    while b"running:" not in seen:
-        seen += os.read(terminal, 65536)
+    with killing(lambda: os.kill(pid, signal.SIGKILL)):
+        while b"running:" not in seen:
+            seen += os.read(terminal, 65536)
     assert left_behind(base) != []
     os.close(terminal)
-    _, status = os.waitpid(pid, 0)
-    assert os.waitstatus_to_exitcode(status) == 128 + signal.SIGHUP
+    assert exit_code_of(pid) == 128 + signal.SIGHUP
     assert left_behind(base) == []
 
 
@@ -213,7 +214,7 @@ def test_nothing_stays_when_the_demo_itself_is_killed(base: Path, tmp_path: Path
     run.kill()
     end(run)
     # The fleet's guardian removes the leftovers after `end`: it has no pipe of the demo.
-    deadline = time.monotonic() + WATCHDOG_SECONDS
+    deadline = time.monotonic() + WATCHDOG_S
     while left_behind(base) and time.monotonic() < deadline:
         threading.Event().wait(0.01)
     assert left_behind(base) == []
@@ -230,7 +231,7 @@ def test_a_build_without_markets_says_that_it_needs_them(tmp_path: Path) -> None
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=WATCHDOG_SECONDS,
+        timeout=WATCHDOG_S,
         check=False,
     )
     assert run.returncode == 1

@@ -67,7 +67,7 @@ def run_console(block: Block) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=240,
+        timeout=60,
         check=False,
     )
     parts = ran.stdout.split(MARK)

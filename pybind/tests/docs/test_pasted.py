@@ -29,7 +29,7 @@ def test_the_quickstart_runs_in_an_interactive_python(place: Path, tmp_path: Pat
         env={**os.environ, "BACKCAST_DIR": str(place)},
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=60,
         check=False,
     )
     assert "Error" not in ran.stderr, ran.stderr

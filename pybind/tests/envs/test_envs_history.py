@@ -19,6 +19,7 @@ from backcast.envs import PortfolioEnv, PortfolioVectorEnv
 from envs_worlds import MODES, row_of, same
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
+from waits import exit_code_of
 
 DAYS = 150
 H = 6
@@ -164,7 +165,7 @@ def test_a_forked_child_reads_the_views_that_it_has(market: bc.Panel) -> None:
             told = str(error)
         finally:
             os._exit(0 if '"spawn"' in told else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert exit_code_of(pid) == 0
     np.testing.assert_array_equal(seen["history"], before, err_msg="the child wrote nothing")
     moved = env.step(np.zeros((3, 3)))[0]["history"]
     np.testing.assert_array_equal(moved[:, :, :-1], before[:, :, 1:])

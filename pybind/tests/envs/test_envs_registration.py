@@ -22,7 +22,7 @@ SETTINGS: dict[str, Any] = {"panel_options": {"macro": ["IDX"]}, "hmax": 100}
 def run(code: str, *arguments: str) -> str:
     """Run code in a fresh interpreter that treats warnings as errors."""
     command = [sys.executable, "-W", "error", "-c", code, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
 
 
 def test_importing_backcast_alone_does_not_import_gymnasium() -> None:

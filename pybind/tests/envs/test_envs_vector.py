@@ -18,10 +18,10 @@ from backcast.envs import PortfolioEnv, PortfolioVectorEnv
 from envs_worlds import MODES, WORDS, but_metrics, same
 from facts import missing
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from waits import WATCHDOG_S
 
 MORE: dict[str, Any] = {"macro_tickers": ["IDX"], "stop_loss_tolerance": 0.97}
 OBS = ["avg_buy_price", "cash", "day", "indicators", "open", "shares", "total_asset"]
-WATCHDOG_S = 60
 
 
 def test_spaces_shapes_dtypes_and_names(panel: bc.Panel) -> None:
@@ -143,7 +143,7 @@ def test_only_one_thread_at_a_time_writes_to_reused_arrays(panel: bc.Panel) -> N
     env = PortfolioVectorEnv(panel, 4_000, copy=False, history=3)
     env.reset(seed=1)
     actions = np.zeros((4_000, 2))
-    seen, deadline = threading.Event(), time.monotonic() + WATCHDOG_S
+    seen, deadline = threading.Event(), time.monotonic() + WATCHDOG_S / 2
 
     def step_until_refused() -> int:
         refusals = 0
@@ -158,7 +158,7 @@ def test_only_one_thread_at_a_time_writes_to_reused_arrays(panel: bc.Panel) -> N
 
     with ThreadPoolExecutor(2) as threads:
         each = [threads.submit(step_until_refused) for _ in range(2)]
-        assert sum(thread.result() for thread in each) > 0
+        assert sum(thread.result(WATCHDOG_S) for thread in each) > 0
     env.step(actions)
 
 

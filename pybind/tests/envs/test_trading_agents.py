@@ -25,7 +25,9 @@ try:
 except bc.errors.MissingExtraError as error:
     print(error)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
     assert "backcast[pettingzoo]" in done.stdout
     assert "pip install 'backcast[pettingzoo]'" in done.stdout
 

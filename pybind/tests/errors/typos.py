@@ -384,6 +384,7 @@ class Newcomer:
             text=True,
             env=os.environ | {"COLUMNS": "100"},
             check=False,
+            timeout=60,
         )
         assert ran.returncode in {1, 2, 3}, f"{command} was done: {ran.stdout}"
         assert not ran.stdout

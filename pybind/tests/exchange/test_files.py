@@ -313,7 +313,7 @@ def test_a_killed_export_leaves_a_folder_that_the_next_one_removes(
         whole, cut = tmp_path / "whole" / name, tmp_path / name
         wide.export(whole)
         killed = subprocess.run(
-            [sys.executable, "-c", KILLED, str(tmp_path), str(cut)], check=False
+            [sys.executable, "-c", KILLED, str(tmp_path), str(cut)], check=False, timeout=60
         )
         assert killed.returncode == -signal.SIGKILL
         left = cut.with_name(f"{name}.backcast-partial")
@@ -388,7 +388,7 @@ def test_a_killed_import_is_collected_and_can_be_repeated(name: str, tmp_path: P
     with wide_ring(tmp_path) as wide:
         wide.export(path)
         killed = subprocess.run(
-            [sys.executable, "-c", KILLED_IMPORT, str(tmp_path), str(path)], check=False
+            [sys.executable, "-c", KILLED_IMPORT, str(tmp_path), str(path)], check=False, timeout=60
         )
         assert killed.returncode == -signal.SIGKILL
         left = [entry for entry in bc.list_objects(dir=tmp_path) if entry["building"]]

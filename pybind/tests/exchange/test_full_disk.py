@@ -61,6 +61,7 @@ def test_a_full_disk_is_the_same_error_for_every_format_and_for_snapshots(tmp_pa
         capture_output=True,
         text=True,
         check=False,
+        timeout=60,
     )
     if ran.returncode == 77 or (ran.returncode and "unshare" in ran.stderr):
         pytest.skip(f"no private disk can be mounted: {ran.stderr.strip()}")

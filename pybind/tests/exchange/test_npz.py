@@ -64,7 +64,9 @@ def test_the_command_line_leaves_out_the_same(tmp_path: Path) -> None:
 
     def run(*more: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "backcast", "--dir", str(tmp_path), "--json", *words]
-        return subprocess.run([*command, *more], capture_output=True, text=True, check=False)
+        return subprocess.run(
+            [*command, *more], capture_output=True, text=True, check=False, timeout=60
+        )
 
     refused = run()
     assert refused.returncode == 1

@@ -11,6 +11,7 @@ from pathlib import Path
 import backcast as bc
 import numpy as np
 import pytest
+from waits import read_line
 
 COLUMNS = {"obs": ("f8", (2_048,)), "action": "i4", "reward": "f4"}
 ROWS = 6_000
@@ -107,8 +108,7 @@ def test_the_command_line_says_what_is_missing_beside_a_process_that_writes(tmp_
             [sys.executable, "-c", WRITES, str(tmp_path)], stdout=subprocess.PIPE, text=True
         )
         try:
-            assert writes.stdout is not None
-            assert writes.stdout.readline() == "full\n"
+            assert read_line(writes) == "full\n"
             for name in KINDS:
                 command = [sys.executable, "-m", "backcast", "--dir", str(tmp_path), "--json"]
                 before = buf.stats()["rows_published"]
@@ -117,6 +117,7 @@ def test_the_command_line_says_what_is_missing_beside_a_process_that_writes(tmp_
                     capture_output=True,
                     text=True,
                     check=False,
+                    timeout=60,
                 )
                 published = buf.stats()["rows_published"] - before
                 report = json.loads(done.stdout)
@@ -129,6 +130,6 @@ def test_the_command_line_says_what_is_missing_beside_a_process_that_writes(tmp_
                     assert 20_000 - published <= report["rows"] + missing <= 20_000
         finally:
             writes.kill()
-            writes.wait()
+            writes.wait(60)
             if writes.stdout is not None:
                 writes.stdout.close()

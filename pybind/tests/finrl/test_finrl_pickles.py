@@ -49,6 +49,7 @@ def test_a_child_makes_the_same_environment(tmp_path: Path, single: bool, named:
             input=pickle.dumps(env),
             stdout=subprocess.PIPE,
             check=True,
+            timeout=60,
         )
         np.testing.assert_equal(pickle.loads(answer.stdout), after_a_step(env, single))
 

@@ -14,6 +14,7 @@ import backcast.finrl as ff
 import numpy as np
 import pytest
 from finrl_buffers import collect, vec, with_gaps
+from waits import join, read_line
 
 
 @pytest.fixture
@@ -53,9 +54,8 @@ def test_other_processes_attach_to_buffer_and_market_by_name(path: Path, tmp_pat
             stdout=subprocess.PIPE,
             text=True,
         ) as child:
-            assert child.stdout is not None
             assert child.stdin is not None
-            assert child.stdout.readline() == "34\n"
+            assert read_line(child) == "34\n"
             assert buffer.size() == 34
             assert [buffer.get(i).action for i in range(24, 34)] == [[0.75, 0.75]] * 10
             assert buffer.sample(34, 3)[0]["AAA"]["ohlcv"].any()
@@ -84,8 +84,7 @@ def test_a_killed_adder_leaves_its_transitions_and_its_place(path: Path, tmp_pat
             stdout=subprocess.PIPE,
             text=True,
         ) as child:
-            assert child.stdout is not None
-            assert child.stdout.readline() == "10\n"
+            assert read_line(child) == "10\n"
             child.kill()
         assert buffer.size() == 10
         env = vec(panel)
@@ -119,8 +118,7 @@ def test_threads_may_add_and_draw_at_once(env: ff.VecFastFinRL) -> None:
         rewards = np.full(4, float(number))
         buffer.add(state, np.repeat(rewards[:, None], 2, 1), rewards, after, after["done"])
     stop.set()
-    for thread in threads:
-        thread.join()
+    join(*threads)
     assert not failed, failed
 
 
@@ -166,8 +164,7 @@ def test_a_batch_is_of_one_buffer_though_another_thread_makes_it_one_of_other_si
         buffer.clear()
         buffer.add(*given[number % 2])
     stop.set()
-    for thread in threads:
-        thread.join()
+    join(*threads)
     assert not failed, failed
 
 
@@ -224,6 +221,7 @@ def test_a_buffer_with_names_pickles_as_them(path: Path, tmp_path: Path, joined:
             input=pickle.dumps(buffer),
             capture_output=True,
             check=True,
+            timeout=60,
         )
         shown = str(sorted(buffer.sample(4)[0]))
         assert done.stdout.decode().split(maxsplit=3) == [
@@ -270,9 +268,8 @@ def test_clearing_or_loading_claims_no_lane(path: Path, tmp_path: Path, first: s
             stdout=subprocess.PIPE,
             text=True,
         ) as child:
-            assert child.stdout is not None
             assert child.stdin is not None
-            assert child.stdout.readline() == f"{kept + 10}\n"
+            assert read_line(child) == f"{kept + 10}\n"
             # The child still holds the only lane, so both calls are refused and change nothing.
             says = rf"\b1\b.*\b{child.pid}\b"
             for refused in (learner.clear, lambda: learner.load(tmp_path / "saved")):
@@ -281,7 +278,7 @@ def test_clearing_or_loading_claims_no_lane(path: Path, tmp_path: Path, first: s
             assert learner.size() == kept + 10
             child.stdin.write("\n")
             child.stdin.close()
-            assert child.wait() == 0
+            assert child.wait(60) == 0
         learner.clear()
         assert learner.size() == 0
         # A buffer that has added transitions keeps its lane when it clears.

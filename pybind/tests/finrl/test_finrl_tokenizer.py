@@ -13,6 +13,7 @@ import backcast as bc
 import backcast.finrl as ff
 import numpy as np
 import pytest
+from waits import join
 
 
 def test_cash_is_0_and_tickers_count_from_1_in_the_order_they_are_met() -> None:
@@ -179,8 +180,7 @@ def test_threads_that_encode_at_once_agree() -> None:
     threads = [threading.Thread(target=encode, args=(turn * 37,)) for turn in range(8)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    join(*threads)
     assert sorted(found[0]) == list(range(1, 301))
     assert all(tokens == found[0] for tokens in found)
 

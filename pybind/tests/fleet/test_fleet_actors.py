@@ -22,8 +22,7 @@ from backcast.fleet import _stats
 from backcast.fleet._metrics import Report
 from backcast.fleet._stats import ActorStats, Published, Tally
 from facts import missing
-
-WATCHDOG_S = 60
+from waits import WATCHDOG_S, join, until_interrupted
 
 
 @pytest.fixture(autouse=True)
@@ -286,7 +285,7 @@ def test_an_exception_interrupts_the_learner_and_has_the_traceback() -> None:
         bc.Fleet(actors.raise_at, 2, args=(10_000,)),
     ):
         # Waits without end, like a draw that waits for rows of the actors.
-        threading.Event().wait()
+        until_interrupted()
     error = raised.value
     facts = ["1", "fleet_actors:raise_at", "ValueError: no bananas in step 10000"]
     assert missing(error, facts) == []
@@ -303,7 +302,7 @@ def test_a_failure_that_was_swallowed_is_raised_at_the_end() -> None:
         bc.Fleet(actors.raise_at, 2, args=(3,)),
         suppress(bc.errors.FleetError),
     ):
-        threading.Event().wait()
+        until_interrupted()
 
 
 def test_a_fleet_works_in_another_thread_too() -> None:
@@ -318,7 +317,7 @@ def test_a_fleet_works_in_another_thread_too() -> None:
 
     thread = threading.Thread(target=learn)
     thread.start()
-    thread.join()
+    join(thread)
     assert [type(error) for error in caught] == [bc.errors.ActorError]
 
 

@@ -15,9 +15,8 @@ from types import SimpleNamespace
 
 import pytest
 from backcast.fleet import _guardian
-from waits import until
+from waits import WATCHDOG_S, read_line, until
 
-WATCHDOG_S = 60
 PROGRAM = Path(__file__).with_name("fleet_parent.py")
 
 Program = tuple["subprocess.Popen[str]", list[int]]
@@ -57,10 +56,9 @@ def run(place: Path) -> Iterator[Callable[..., Program]]:
             env=os.environ | {"BACKCAST_DIR": str(place)},
         )
         programs.append(program)
-        assert program.stdout is not None
-        said = program.stdout.readline()
+        said = read_line(program)
         if not said:
-            pytest.fail(program.communicate()[1])
+            pytest.fail(program.communicate(timeout=60)[1])
         descriptors = [os.pidfd_open(int(pid)) for pid in said.split()]
         opened.extend(descriptors)
         return program, descriptors
@@ -75,7 +73,7 @@ def run(place: Path) -> Iterator[Callable[..., Program]]:
         os.close(descriptor)
     for program in programs:
         # Processes of a killed actor may keep the output open, so it is not read to its end.
-        program.wait()
+        program.wait(60)
         for stream in (program.stdout, program.stderr):
             assert stream is not None
             stream.close()
@@ -111,15 +109,14 @@ def test_the_guardian_is_quicker_than_two_seconds(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(_guardian, "select", SimpleNamespace(select=wait))
     monkeypatch.setattr(_guardian, "time", SimpleNamespace(monotonic=lambda: waited_s))
     parent = subprocess.Popen([sys.executable, "-c", ""])
-    parent.wait()
+    parent.wait(60)
     command = ["/bin/sh", "-c", "trap '' TERM; echo; exec sleep 1000"]
     actors = [
         subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) for _ in range(2)
     ]
     try:
         for actor in actors:
-            assert actor.stdout is not None
-            assert actor.stdout.readline() == b"\n"
+            assert read_line(actor) == b"\n"
         with Path(os.devnull).open() as said:
             known = "".join(f"+{actor.pid}\n" for actor in actors)
             _guardian.guard(parent.pid, known.encode(), said.fileno())
@@ -127,7 +124,7 @@ def test_the_guardian_is_quicker_than_two_seconds(monkeypatch: pytest.MonkeyPatc
     finally:
         for actor in actors:
             actor.kill()
-            actor.communicate()
+            actor.communicate(timeout=60)
     assert waited_s <= 1.0, "the rest is for the processes to end"
 
 
@@ -187,7 +184,7 @@ def test_a_killed_guardian_is_replaced(run: Callable[..., Program], place: Path)
 
 def test_a_guardian_knows_the_actors_of_a_parent_that_is_killed_as_it_starts() -> None:
     parent = subprocess.Popen([sys.executable, "-c", ""])
-    parent.wait()
+    parent.wait(60)
     actor = subprocess.Popen(["/bin/sleep", "1000"], start_new_session=True)
     try:
         with tempfile.TemporaryFile() as known:
@@ -204,7 +201,7 @@ def test_a_guardian_knows_the_actors_of_a_parent_that_is_killed_as_it_starts() -
         assert actor.wait(timeout=WATCHDOG_S) == -signal.SIGTERM
     finally:
         actor.kill()
-        actor.wait()
+        actor.wait(60)
 
 
 def guardians(parent: int) -> list[int]:

@@ -20,8 +20,8 @@ from backcast.fleet._metrics import ReportRing
 from backcast.fleet._restarts import RestartPolicy
 from backcast.fleet._signs import LifeSigns
 from backcast.fleet._supervisor import ActorState, Supervisor, SupervisorSettings
+from waits import WATCHDOG_S
 
-WATCHDOG_S = 60
 TIMEOUT_S = 1.0
 
 

@@ -16,8 +16,7 @@ from backcast.fleet._environment import Identity
 from backcast.fleet._log import numbers_of
 from backcast.fleet._metrics import Report, ReportRing
 from backcast.fleet._stats import Tally
-
-WATCHDOG_S = 60
+from waits import WATCHDOG_S, until_interrupted
 
 
 @pytest.fixture(autouse=True)
@@ -161,7 +160,7 @@ def test_a_writer_that_raises_at_the_end_hides_no_failure(tmp_path: Path) -> Non
         with bc.Fleet(actors.raise_when_told, 2, args=(str(tmp_path),)) as fleet:
             fleet.log_to(write)
             (tmp_path / "go").touch()
-            threading.Event().wait()
+            until_interrupted()
 
     with (
         pytest.warns(bc.errors.FleetWarning),
@@ -177,7 +176,7 @@ def test_a_failure_of_the_fleet_interrupts_a_writer(tmp_path: Path) -> None:
         calls["all"] += 1
         if calls["all"] == 1:
             (tmp_path / "go").touch()
-            threading.Event().wait()
+            until_interrupted()
 
     def run() -> None:
         with bc.Fleet(actors.raise_when_told, 2, args=(str(tmp_path),)) as fleet:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from backcast.fleet._progress import text_of
 from backcast.fleet._stats import Tally
+from waits import WATCHDOG_S, killing
 
 CODE = """
 import sys
@@ -41,7 +42,6 @@ FACTS = (
     r"(policy age \d+\.\d versions, \d+\.\d\d s \| )?100 episodes, return 24\.5"
 )
 PLAIN_EVERY_S = 10
-WATCHDOG_S = 60
 
 
 def started(place: Path, shown: str, stderr: int) -> subprocess.Popen[str]:
@@ -81,8 +81,9 @@ def on_a_terminal(place: Path, shown: str, lines: int) -> tuple[str, bytes]:
     run = started(place, shown, child)
     os.close(child)
     seen = b""
-    while len(drawn_lines(seen)) < lines:
-        seen += os.read(parent, 65_536)
+    with killing(run.kill):
+        while len(drawn_lines(seen)) < lines:
+            seen += os.read(parent, 65_536)
     out, _ = told_to_end(run, place)
     try:
         while part := os.read(parent, 65_536):
@@ -107,8 +108,9 @@ def test_a_terminal_that_closes_does_not_end_the_fleet(place: Path) -> None:
     run = started(place, "None", child)
     os.close(child)
     seen = b""
-    while not drawn_lines(seen):
-        seen += os.read(parent, 65_536)
+    with killing(run.kill):
+        while not drawn_lines(seen):
+            seen += os.read(parent, 65_536)
     os.close(parent)
     out, _ = told_to_end(run, place)
     assert out == "rows 101\n"
@@ -122,11 +124,12 @@ def test_a_file_gets_a_plain_line_now_and_then_and_one_at_the_end(place: Path) -
     begin = time.monotonic()
     run = started(place, "True", subprocess.PIPE)
     assert run.stderr is not None
-    lines = [run.stderr.readline()]
-    # On a slow machine the first lines show a part of the counts.
-    while not re.fullmatch(FACTS, lines[-1].strip()):
-        assert lines[-1], lines
-        lines.append(run.stderr.readline())
+    with killing(run.kill):
+        lines = [run.stderr.readline()]
+        # On a slow machine the first lines show a part of the counts.
+        while not re.fullmatch(FACTS, lines[-1].strip()):
+            assert lines[-1], lines
+            lines.append(run.stderr.readline())
     out, err = told_to_end(run, place)
     assert out == "rows 101\n"
     rest = err.splitlines()

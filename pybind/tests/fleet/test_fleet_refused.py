@@ -19,8 +19,7 @@ from backcast.fleet._metrics import ReportRing
 from backcast.fleet._restarts import RestartPolicy
 from backcast.fleet._supervisor import ActorState, Supervisor, SupervisorSettings
 from facts import missing
-
-WATCHDOG_S = 60
+from waits import WATCHDOG_S, until_interrupted
 
 
 @pytest.fixture(autouse=True)
@@ -182,7 +181,7 @@ def test_statistics_outlive_a_failure(tmp_path: Path) -> None:
     def fail() -> None:
         with fleet:
             (tmp_path / "go").touch()
-            threading.Event().wait()
+            until_interrupted()
 
     with pytest.raises(bc.errors.ActorError):
         fail()

@@ -11,8 +11,7 @@ import fleet_actors as actors
 import pytest
 from backcast.fleet import _fleet, _guard
 from backcast.fleet._guard import Guard
-
-WATCHDOG_S = 60
+from waits import WATCHDOG_S
 
 
 @pytest.fixture(autouse=True)
@@ -115,7 +114,7 @@ def test_a_guardian_that_cannot_be_replaced_takes_every_call(
     with monkeypatch.context() as refusing:
         refusing.setattr(Guard, "_start", refuse)
         guard.process.kill()
-        guard.process.wait()
+        guard.process.wait(60)
         with pytest.raises(OSError, match="24"):
             guard.keep_alive()
         guard.add(1)

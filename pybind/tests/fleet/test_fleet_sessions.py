@@ -13,8 +13,7 @@ import backcast as bc
 import fleet_actors as actors
 import pytest
 from backcast.fleet._actor import spec_of
-
-WATCHDOG_S = 60
+from waits import WATCHDOG_S, read_line
 
 SESSION = """
 import os, signal, sys
@@ -107,8 +106,7 @@ def test_ctrl_c_ends_the_actors_of_a_session() -> None:
         text=True,
     )
     try:
-        assert program.stdout is not None
-        pids = [int(pid) for pid in program.stdout.readline().split()]
+        pids = [int(pid) for pid in read_line(program).split()]
         assert len(pids) == 2
         program.send_signal(signal.SIGINT)
         _, errors = program.communicate(timeout=WATCHDOG_S)
@@ -118,7 +116,7 @@ def test_ctrl_c_ends_the_actors_of_a_session() -> None:
                 os.kill(pid, 0)
     finally:
         program.kill()
-        program.wait()
+        program.wait(60)
 
 
 def test_closures_and_lambdas_of_a_module_are_sent_too() -> None:

@@ -16,8 +16,7 @@ import pytest
 from backcast.fleet import _guard, _supervisor
 from backcast.fleet._guard import Guard
 from backcast.fleet._process import ActorProcess
-
-WATCHDOG_S = 60
+from waits import WATCHDOG_S, until_interrupted
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +36,7 @@ def guard() -> Iterator[Guard]:
     guard = Guard([])
     yield guard
     guard.process.kill()
-    guard.process.wait()
+    guard.process.wait(60)
 
 
 def ends(work: threading.Thread) -> bool:
@@ -268,7 +267,7 @@ def test_a_failure_of_an_outer_fleet_leaves_an_inner_one() -> None:
         bc.Fleet(actors.raise_at, 2, args=(3,)),
         bc.Fleet(actors.until_stopped),
     ):
-        threading.Event().wait()
+        until_interrupted()
 
 
 def test_processes_that_cannot_be_killed_end_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,7 +288,7 @@ def test_processes_that_cannot_be_killed_end_the_wait(monkeypatch: pytest.Monkey
     process = fleet._supervisor._actors[0].process
     assert process is not None
     process._popen.kill()
-    process._popen.wait()
+    process._popen.wait(60)
 
 
 def test_a_late_ctrl_c_ends_the_wait_for_actors() -> None:

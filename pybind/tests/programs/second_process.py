@@ -81,7 +81,7 @@ class Peers:
             self.starter.wait(STEP_TIME)
         except subprocess.TimeoutExpired:
             self.starter.kill()
-            self.starter.wait()
+            self.starter.wait(STEP_TIME)
 
 
 def fork_for(requests: socket.socket) -> None:

@@ -17,8 +17,7 @@ import numpy as np
 import pytest
 from conftest import Child
 from counted_ring import COLUMNS, assert_equal, filled, write
-
-WATCHDOG_S = 60
+from waits import WATCHDOG_S, exit_code_of, join, read_line
 
 
 def threads() -> int:
@@ -188,8 +187,7 @@ def test_two_threads_share_the_batches_of_an_iterator() -> None:
     workers = [threading.Thread(target=take) for _ in range(2)]
     for worker in workers:
         worker.start()
-    for worker in workers:
-        worker.join()
+    join(*workers)
     assert sorted(drawn) == sorted(plain.sample(16).index.tobytes() for _ in range(100))
 
 
@@ -214,8 +212,7 @@ def test_a_forked_child_neither_uses_nor_ends_the_parents_iterator() -> None:
                 status = 0
         finally:
             os._exit(status)
-    _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == 0
+    assert exit_code_of(child) == 0
     np.testing.assert_array_equal(batch.index, kept)
     next(batches)
     batches.close()
@@ -243,8 +240,7 @@ def test_children_forked_at_any_moment_neither_hang_nor_hand_memory_back() -> No
             finally:
                 os._exit(status)
         later = next(batches)
-        _, status = os.waitpid(child, 0)
-        assert os.waitstatus_to_exitcode(status) == 0
+        assert exit_code_of(child) == 0
         assert_equal(batch, expected)
         assert_equal(later, plain.sample(256))
 
@@ -337,15 +333,14 @@ except KeyboardInterrupt:
 
 def test_an_endless_loop_ends_at_ctrl_c(start: Callable[..., Child]) -> None:
     child = start(LOOP, "go on")
-    assert child.stdout is not None
-    assert child.stdout.readline() == "going\n"
+    assert read_line(child) == "going\n"
     child.send_signal(signal.SIGINT)
-    assert child.communicate() == ("interrupted\n", "")
+    assert child.communicate(timeout=60) == ("interrupted\n", "")
 
 
 def test_a_process_ends_while_its_iterator_draws(start: Callable[..., Child]) -> None:
     child = start(LOOP, "exit")
-    assert child.communicate() == ("going\n", "")
+    assert child.communicate(timeout=60) == ("going\n", "")
     assert child.returncode == 7
 
 
@@ -369,7 +364,7 @@ import faulthandler, os, signal, sys, threading
 import backcast as bc
 signal.signal(signal.SIGINT, signal.default_int_handler)
 # Ends what hangs.
-faulthandler.dump_traceback_later(120, exit=True)
+faulthandler.dump_traceback_later(50, exit=True)
 buf = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100)
 batches = buf.sampler(select=bc.Consume()).batches(1, prefetch=int(sys.argv[1]))
 def interrupt():
@@ -387,4 +382,4 @@ except KeyboardInterrupt:
 @pytest.mark.parametrize("prefetch", ["0", "2"])
 def test_ctrl_c_ends_a_wait_for_rows(start: Callable[..., Child], prefetch: str) -> None:
     child = start(WAITS_FOR_ROWS, prefetch)
-    assert child.communicate() == ("interrupted\n", "")
+    assert child.communicate(timeout=60) == ("interrupted\n", "")

@@ -14,6 +14,7 @@ from backcast import returns as returns_of
 from backcast.errors import ArgumentTypeError, SampleError
 from counted_ring import assert_equal, filled
 from numpy.typing import NDArray
+from waits import read_line
 
 Layout = Literal["padded", "ragged"]
 ENDS = 17
@@ -323,8 +324,7 @@ def test_no_episode_is_torn_while_another_process_writes(
     settings: dict[str, Any] = {"capacity": 200, "dir": place, "lane_policy": "overwrite"}
     with bc.ReplayBuffer.create("pong", columns, **settings) as buf:
         child = start(WRITE)
-        assert child.stdout is not None
-        assert child.stdout.readline() == "ready\n"
+        assert read_line(child) == "ready\n"
         buf.wait(min_size=100, timeout=60)
         words: tuple[Any, ...] = ("padded", "ragged")
         padded_sampler, ragged_sampler = (
@@ -344,4 +344,4 @@ def test_no_episode_is_torn_while_another_process_writes(
         for sampler in (padded_sampler, ragged_sampler):
             sampler.close()
         child.kill()
-        child.communicate()
+        child.communicate(timeout=60)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import backcast as bc
 import numpy as np
 import pytest
+from waits import read_line
 
 if TYPE_CHECKING:
     from conftest import Child
@@ -175,8 +176,7 @@ def test_two_processes_set_values_at_once(place: Path, start: Callable[..., Chil
     fill(buf, 1_000)
     first, killed = start(OTHER, "ends"), start(OTHER, "goes on")
     for other in (first, killed):
-        assert other.stdout is not None
-        assert other.stdout.readline() == "ready\n"
+        assert read_line(other) == "ready\n"
     table = buf.table("online", learned={"a": "u4", "b": "u4"})
     sampler = buf.sampler(seed=1, learned=table)
     index = np.arange(900)
@@ -191,7 +191,7 @@ def test_two_processes_set_values_at_once(place: Path, start: Callable[..., Chil
         assert (batch["b"][batch["b_set"]] == batch.index[batch["b_set"]]).all()
     assert first.returncode == 0
     killed.kill()
-    killed.wait()
+    killed.wait(60)
     values = table.values(index)
     assert values["a_set"].all()
     assert values["b_set"].all()

@@ -7,6 +7,7 @@ from typing import Any
 
 import backcast as bc
 import pytest
+from waits import join
 
 
 def ring(name: str | None = None) -> bc.ReplayBuffer:
@@ -38,8 +39,7 @@ def test_four_processes_draw_together_what_one_draws_alone() -> None:
         for _ in learners:
             learner, batches = results.get(timeout=60)
             assert batches == alone[learner::4]
-        for process in learners:
-            process.join()
+        join(*learners)
 
 
 def test_states_and_batches_drawn_ahead_keep_to_their_learner() -> None:

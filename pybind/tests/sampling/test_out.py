@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from counted_ring import COLUMNS, assert_equal, filled, flat, write
 from numpy.typing import NDArray
+from waits import join
 
 SETTINGS: list[dict[str, Any]] = [
     {},
@@ -300,7 +301,7 @@ def test_threads_that_share_a_batch_are_refused_or_take_turns() -> None:
     buf = filled(steps=5_000, ends=1_000, capacity=6_000)
     out = buf.sampler(seed=1).sample(2_000)
     refused: list[str] = []
-    start = threading.Barrier(3)
+    start = threading.Barrier(3, timeout=60)
 
     def fill(seed: int) -> None:
         sampler = buf.sampler(seed=seed)
@@ -314,8 +315,7 @@ def test_threads_that_share_a_batch_are_refused_or_take_turns() -> None:
     threads = [threading.Thread(target=fill, args=(seed,)) for seed in range(3)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    join(*threads)
     # The thread that filled the batch last filled all of it.
     np.testing.assert_array_equal(out["action"], out["obs"]["n"])
     buf.sampler(seed=1).sample(2_000, out=out)

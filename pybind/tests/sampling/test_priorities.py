@@ -12,6 +12,7 @@ from typing import Any
 import backcast as bc
 import numpy as np
 import pytest
+from waits import read_line
 
 
 @pytest.fixture
@@ -308,8 +309,7 @@ print(json.dumps(sampler.stats()["ages"]), flush=True)
 input()
 """
     )
-    assert child.stdout is not None
-    own = json.loads(child.stdout.readline())
+    own = json.loads(read_line(child))
     assert sum(entry["rows"] for entry in own) == 2 * 32
     (reader,) = buf.stats()["readers"]
     assert (reader["pid"], reader["sampled_batches"], reader["ages"]) == (child.pid, 65, own)

@@ -10,6 +10,7 @@ from typing import Any
 import backcast as bc
 import numpy as np
 import pytest
+from waits import exit_code_of
 
 
 @pytest.fixture
@@ -265,5 +266,5 @@ def test_a_forked_child_gives_back_nothing(buf: bc.ReplayBuffer) -> None:
         del ahead, sampler
         gc.collect()
         os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
+    assert exit_code_of(child) == 0
     assert buf.stats()["claims"][0]["left"] == left

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from backcast import sim
 from facts import missing
+from waits import exit_code_of
 
 
 def test_equal_seeds_give_equal_markets_and_a_reset_is_a_fresh_one() -> None:
@@ -209,9 +210,9 @@ def test_a_forked_child_goes_on_with_its_copy() -> None:
         finally:
             os._exit(done)
     os.close(writer)
+    assert exit_code_of(child) == 0
     received = os.read(reader, 8)
     os.close(reader)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     market.step(50)
     assert received == market.state_hash().to_bytes(8, "little")
 

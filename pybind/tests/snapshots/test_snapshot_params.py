@@ -11,6 +11,7 @@ import backcast as bc
 import numpy as np
 import pytest
 from saved_ring import ring
+from waits import read_line
 
 Weights = dict[str, Any]
 
@@ -137,7 +138,7 @@ def test_a_learner_killed_while_it_saves_leaves_whole_parameters(
     arguments = [sys.executable, "-c", LEARNER, str(place), str(tmp_path)]
     with ring(place), subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as learner:
         assert learner.stdout is not None
-        said = [int(learner.stdout.readline()) for _ in range(rounds)][-1]
+        said = [int(read_line(learner)) for _ in range(rounds)][-1]
         learner.kill()
         rest = learner.stdout.read().split()
     last = int(rest[-1]) if rest else said

@@ -10,6 +10,7 @@ from typing import Any
 import backcast as bc
 import numpy as np
 from saved_ring import content, ring
+from waits import read_line
 
 COLUMNS: dict[str, Any] = {"obs": ("f8", (16,)), "step": "i8"}
 
@@ -40,7 +41,7 @@ def test_a_ring_is_saved_beside_its_running_writer(
 ) -> None:
     with bc.ReplayBuffer.create("busy", COLUMNS, capacity=20_000, dir=place) as buf:
         child = start(WRITER)
-        assert child.stdout.readline() == "writing\n"
+        assert read_line(child) == "writing\n"
         for label in ["a", "b", "c"]:
             published = buf.stats()["rows_published"]
             report = buf.snapshot(label, store=tmp_path)
@@ -69,7 +70,7 @@ def test_processes_that_open_a_snapshot_share_one_copy(
         expected = " ".join(map(str, buf.sampler(seed=4).sample(50).index))
         # All open it at the same time: the first one to finish gives the copy its name.
         children = [start(READER, str(tmp_path)) for _ in range(4)]
-        lines = [child.stdout.readline().split(" ", 1) for child in children]
+        lines = [read_line(child).split(" ", 1) for child in children]
         assert {index.strip() for _, index in lines} == {expected}
         assert len({path for path, _ in lines}) == 1
         held = [one for one in bc.list_objects(dir=place) if one["name"] == "walk@a"]

@@ -120,7 +120,7 @@ def test_ctrl_c_ends_it_and_leaves_nothing(
     if call == "load":
         wide.snapshot("a", store=tmp_path)
     child = start(INTERRUPTED, "wide", str(tmp_path), call)
-    out, error = child.communicate(timeout=120)
+    out, error = child.communicate(timeout=60)
     assert out.strip() == "interrupted ['wide']", error
     assert len(bc.list_snapshots(store=tmp_path)) == (call == "load")
 

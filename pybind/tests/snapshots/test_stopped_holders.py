@@ -17,6 +17,7 @@ from typing import Any
 import backcast as bc
 import pytest
 from daemons import serving
+from waits import WATCHDOG_S, read_line
 
 HOLDER = """
 import fcntl, sys
@@ -33,7 +34,6 @@ print("held", flush=True)
 sys.stdin.read()
 """
 Start = Callable[..., Any]
-WATCHDOG_S = 60
 
 
 def lock_byte(table: str) -> int:
@@ -43,8 +43,7 @@ def lock_byte(table: str) -> int:
 
 def stopped(child: subprocess.Popen[str]) -> int:
     """Stop a child that holds a lock; return its process id once the kernel has stopped it."""
-    assert child.stdout is not None
-    assert child.stdout.readline() == "held\n"
+    assert read_line(child) == "held\n"
     child.send_signal(signal.SIGSTOP)
     os.waitid(os.P_PID, child.pid, os.WSTOPPED)
     return child.pid
@@ -150,7 +149,7 @@ def test_a_signal_ends_a_save_that_waits(
             _, err = child.communicate(timeout=60)
         finally:
             child.kill()
-            child.communicate()
+            child.communicate(timeout=60)
         # The command's own handlers end it; a signal's default action would be `-kind`.
         assert child.returncode == 128 + kind, err
 
@@ -226,11 +225,11 @@ def test_ctrl_c_ends_every_wait_for_a_stopped_process(
 ) -> None:
     with ring(place) as buf:
         child = start(WAITS, call, str(tmp_path))
-        assert child.stdout.readline() == "ready\n", child.stderr.read()
+        assert read_line(child) == "ready\n", child.communicate(timeout=60)[1]
         hold(buf, "priority" if call in {"update", "snapshot", "remove"} else "fresh")
         child.stdin.write("\n")
         child.stdin.flush()
-        assert child.stdout.readline() == "calls\n"
+        assert read_line(child) == "calls\n"
         # The wait polls: only it sleeps this often.
         before = sleeps(child.pid)
         for _ in range(1_000_000):
