@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::running::{Running, until};
 use crate::shelf::{Shelf, set_by_the_parent};
-use backcast_budget::skipped;
+use backcast_budget::{WATCHDOG, skipped};
 
 const PING: &[u8] = b"{\"protocol\": 1, \"ask\": \"ping\"}\n";
 
@@ -19,6 +19,7 @@ const PING: &[u8] = b"{\"protocol\": 1, \"ask\": \"ping\"}\n";
 const TRY_SOCKET: &str = "BACKCAST_TEST_TRY_SOCKET";
 
 fn answer(stream: &UnixStream) -> Value {
+    stream.set_read_timeout(Some(WATCHDOG)).unwrap();
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line).unwrap();
     serde_json::from_str(&line).unwrap_or(Value::Null)
