@@ -104,6 +104,12 @@ def test_statistics_are_written_while_the_learner_updates_and_once_at_the_end() 
     assert numbers == numbers_of(fleet.stats())
 
 
+def test_a_named_number_replaces_no_statistic() -> None:
+    stats = Tally(2, None).stats([], 0)
+    stats["numbers"] = {"fleet/updates": {"last": 7.0, "mean": 7.0, "count": 1}}
+    assert numbers_of(stats)["fleet/updates"] == 0
+
+
 def test_a_wait_writes_statistics_too() -> None:
     steps: list[int] = []
     with bc.Fleet(actors.until_stopped) as fleet:

@@ -42,7 +42,9 @@ class StatsLog:
 
 
 def numbers_of(stats: FleetStats) -> dict[str, float]:
-    """Return the numbers that are known: the fleet's as ``fleet/NAME``, then means of named ones.
+    """Return the numbers that are known: means of named ones, and the fleet's as ``fleet/NAME``.
+
+    An actor that reports a number of a name of the fleet's own does not replace it.
 
     >>> from backcast.fleet._stats import Tally
     >>> numbers_of(Tally(2, None).stats([], 0))["fleet/running"]
@@ -51,7 +53,7 @@ def numbers_of(stats: FleetStats) -> dict[str, float]:
     own = {
         f"fleet/{name}": value for name, value in stats.items() if isinstance(value, int | float)
     }
-    return own | {name: number["mean"] for name, number in stats["numbers"].items()}
+    return {name: number["mean"] for name, number in stats["numbers"].items()} | own
 
 
 def step_of(stats: FleetStats) -> int:
