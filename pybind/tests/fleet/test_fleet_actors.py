@@ -367,5 +367,5 @@ def test_signal_handlers_return() -> None:
 
 
 def test_report_outside_of_a_fleet_is_refused() -> None:
-    with pytest.raises(bc.errors.FleetError, match=r"\bBACKCAST_FLEET_RING\b"):
+    with pytest.raises(bc.errors.FleetError, match=r"\bBACKCAST_FLEET_RANK\b"):
         fleet_module.report(return_=1.0)

@@ -174,8 +174,8 @@ def _payload(label: str, target: object, args: Sequence[object]) -> bytes:
         return pickle.dumps((preparation, _pickled(target), _pickled(tuple(args))))
     except Exception as error:
         raise ArgumentError(
-            f"actor {label} cannot be sent to another process ({error}); define it with `def` at "
-            f"the top level of a module{_or_install()}"
+            f"actor {label} cannot be sent to another process ({error}); make in it what it uses "
+            f"of that kind, or define it with `def` at the top level of a module{_or_install()}"
         ) from error
 
 

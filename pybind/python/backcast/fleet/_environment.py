@@ -70,10 +70,15 @@ class Identity:
             rank, n, seed, life = (int(os.environ[name]) for name in (RANK, SIZE, SEED, LIFE))
             beat_s = float(os.environ.get(BEAT, "0"))
             return cls(os.environ[RING], rank, n, seed, life, beat_s)
-        except (KeyError, ValueError) as error:
+        except KeyError as error:
             raise FleetError(
-                f"this process is no actor of a fleet: {RING}, {RANK}, {SIZE}, {SEED} and {LIFE} "
-                f"are not all set ({error}); start it with bc.Fleet"
+                f"this process is no actor of a fleet: {error.args[0]} is not set; start it with "
+                "bc.Fleet"
+            ) from None
+        except ValueError as error:
+            raise FleetError(
+                f"this process is no actor of a fleet: of {RANK}, {SIZE}, {SEED}, {LIFE} and "
+                f"{BEAT}, one is no number ({error}); start it with bc.Fleet"
             ) from None
 
 
