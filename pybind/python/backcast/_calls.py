@@ -59,11 +59,15 @@ def _explained(method: Method, elsewhere: dict[str, str]) -> Method:
 
 
 def refuse_unknown(owner: str, given: Iterable[str], known: Sequence[str]) -> None:
-    """Refuse names that are no arguments, and suggest the ones that were probably meant."""
+    """Refuse names that are no arguments, and suggest the ones that were probably meant.
+
+    `owner` is the name of what is called, or an expression for the settings that have the names.
+    """
     for name in given:
         if name not in known:
             near = _closest_name(str(name), known)
-            raise ArgumentTypeError(_no_argument(owner, name, near, ", ".join(known)))
+            call = f"{owner}()" if owner.isidentifier() else owner
+            raise ArgumentTypeError(_no_argument(call, name, near, ", ".join(known)))
 
 
 def called_on_objects(owner: type, name: str, instead: str) -> None:
@@ -98,7 +102,7 @@ def levels_up() -> int:
 
 def _no_argument(call: str, name: str, near: str | None, takes: str) -> str:
     hint = f"did you mean `{near}`? It" if near else "it"
-    return f"{call}() has no argument `{name}`; {hint} takes {takes}"
+    return f"{call} has no argument `{name}`; {hint} takes {takes}"
 
 
 def _misfit(
@@ -124,7 +128,7 @@ def _misfit(
             if rest and not near:
                 # A setting, which the call checks itself.
                 continue
-            return _no_argument(name, key, near, takes)
+            return _no_argument(f"{name}()", key, near, takes)
     if given > len(by_position):
         most = {0: "no arguments", 1: "1 argument"}.get(
             len(by_position), f"{len(by_position)} arguments"

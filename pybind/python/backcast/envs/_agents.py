@@ -110,7 +110,13 @@ def _by_name(
                     f"agents has {name!r}: {own!r}; give a dict of settings by the agent's name, "
                     '{"maker": {"actions": "quotes"}, "taker": {}}'
                 )
-            refuse_unknown(f"the settings of agent {name!r}", own, known)
+            for setting, value in own.items():
+                if setting not in known and setting in TradingSettings.__annotations__:
+                    raise ArgumentTypeError(
+                        f"agent {name!r} has {setting!r}, which all agents share; give "
+                        f"parallel_trading_env(..., {setting}={value!r})"
+                    )
+            refuse_unknown(f"agents[{name!r}]", own, known)
             refuse_short_limit(own, f"agent {name!r}: ")
             made[name] = shared | dict(own)
         if made:
