@@ -101,7 +101,10 @@ class TradingFace(Rebuilt):
         return [TradingFeature(*entry) for entry in self._batch.features]
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """Return a mask of the choices of a discrete action that can have an effect now.
+        """Return a mask of the choices of a discrete action that limits, cash and margin allow.
+
+        With ``"discrete_target"`` only a target whose limit is 0 is masked: the short one with
+        ``allow_short=False``, which trades to flat as 1 does.
 
         Returns
         -------

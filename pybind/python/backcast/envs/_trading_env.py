@@ -50,7 +50,8 @@ class TradingEnv(TradingFace, gym.Env[Any, Any]):
     Notes
     -----
     The reward is a ``float``, the flags are ``bool``. After an end the next call has to be
-    ``reset``. Infos hold plain numbers.
+    ``reset``. Infos hold what those of :class:`TradingVectorEnv` hold, without the
+    masks: Python numbers, but a NumPy ``uint64`` for ``episode_seed``.
 
     Examples
     --------
@@ -95,7 +96,8 @@ class TradingEnv(TradingFace, gym.Env[Any, Any]):
             stream.
         options : dict, optional
             ``"episode_seed"``: plays a given episode. ``"cash"`` and ``"shares"``: another
-            endowment in this episode.
+            endowment in this episode. If it is below the maintenance margin, the first step ends
+            the episode.
 
         Returns
         -------
@@ -199,7 +201,10 @@ class TradingVectorEnv(TradingFace, VectorEnv[Any, Any, Any]):
     Infos hold, each with a mask: ``tick``, ``decisions``, ``equity``, ``pnl``, ``realized_pnl``,
     ``mid_price``, ``position``, ``fees``, ``borrowing``, ``fills``, ``refused`` and ``masked``
     orders, ``margin_call``, ``episode_seed``, with discrete actions ``action_mask``, with warm
-    snapshots ``snapshot``. ``fill_records`` are the fills themselves, a tuple of :class:`Fill`. In
+    snapshots ``snapshot``. ``fill_records`` are the fills themselves, a tuple of :class:`Fill`.
+    ``pnl``, ``fees``, ``borrowing`` and fills are those of the step. ``realized_pnl`` is the profit
+    of closed positions since the start of the episode, without fees and borrowing. ``mid_price``
+    and ``position`` are those of the first symbol; amounts of money are sums over all symbols. In
     the step that ends an episode also its ``metrics``: ``return``, ``sharpe`` and ``sortino``
     (annualised), ``max_drawdown``, ``turnover``, ``costs`` (fees), ``trades`` (fills),
     ``final_value`` and ``length``.

@@ -24,6 +24,10 @@ class AgentSettings(TypedDict, total=False):
         Actions of the agent, their orders, and the delay of these: see :class:`TradingSettings`.
     initial_cash, initial_shares, long_limit, short_limit, order_limit : object
         Account of the agent and its limits: see :class:`TradingSettings`.
+
+    Notes
+    -----
+    The agents share all other settings, margins and mark among them.
     """
 
     actions: Actions
@@ -49,7 +53,9 @@ class TradingSettings(AgentSettings, total=False):
     preset : {"calm", "normal", "stressed", "flash", "teaching"}
         Market by name; ``"normal"`` by default. ``"teaching"`` is made to be learnable.
     market : MarketConfig or dict, optional
-        Market of your own instead: :class:`backcast.sim.MarketConfig`.
+        Market of your own instead: :class:`backcast.sim.MarketConfig`. The agent takes its first
+        slot: account, latency and initial margin are settings here, and those of the slot are not
+        used.
     actions : str
         Meaning of an action for one symbol. ``"discrete"``, the default: 0 sells, 1 holds, 2 buys
         ``order_size`` shares at the market. ``"discrete_limit"``: also 3 offers and 4 bids at the
@@ -107,10 +113,12 @@ class TradingSettings(AgentSettings, total=False):
         Equity at or below which an episode is terminated.
     initial_margin : float, default 0.5
         Equity that positions and open orders need at least, as a fraction of their value; orders
-        are clipped to it. 0 asks for none. Purchases that cash pays in full are free of it.
+        are clipped to it. 0 asks for none; otherwise it is at least ``maintenance_margin``, and at
+        most 1. Purchases that cash pays in full are free of it.
     maintenance_margin : float, default 0.3
         Equity as a fraction of the gross value of the positions, below which an episode is
-        terminated and valued at liquidation. With 0 only a negative equity is below it.
+        terminated and valued at liquidation. With 0 only a negative equity is below it. Above 0.5,
+        ``initial_margin`` has to be raised with it, or 0.
     warm_snapshots : int, default 16
         Number of markets that are warmed up once; an episode copies one of them and draws new
         random streams. With 0 every reset warms up a market of its own.

@@ -297,7 +297,8 @@ class MarketConfig(Settings):
     lendable_shares : int
         Maximum shares of a symbol that all accounts together may be short, open sells included.
     slots : list of Slot
-        Slots for orders from outside.
+        Slots for orders from outside. An environment replaces the first ones by the accounts of its
+        agents.
     features : Features
         Settings of the features.
 
