@@ -131,6 +131,11 @@ def test_bad_actions_change_nothing(actions: dict[str, Any], words: str) -> None
         ({"allow_short": False, "short_limit": 5}, bc.errors.EnvError, "^short_limit is 5, and"),
         ({"preset": "stresed"}, bc.errors.EnvError, "stresed"),
         ({"frame_skp": 2}, bc.errors.ArgumentTypeError, "`frame_skip`"),
+        (
+            {"agents": {"first": {"initial_margin": 0.4}}},
+            bc.errors.ArgumentTypeError,
+            r"'first'.*\binitial_margin=0\.4",
+        ),
     ],
     ids=[
         "none",
@@ -141,6 +146,7 @@ def test_bad_actions_change_nothing(actions: dict[str, Any], words: str) -> None
         "limit",
         "no preset",
         "typo",
+        "shared setting",
     ],
 )
 def test_bad_settings_are_refused(made: dict[str, Any], error: type, words: str) -> None:

@@ -12,6 +12,7 @@ import backcast.envs
 import gymnasium as gym
 import numpy as np
 import pytest
+from backcast import sim
 from backcast.envs import TradingEnv, TradingVectorEnv
 from envs_worlds import same
 from gymnasium.utils.env_checker import check_env
@@ -190,6 +191,17 @@ def test_copies_keep_the_state_and_pickles_the_settings() -> None:
     env.close()
     with pytest.raises(bc.ClosedError):
         env.step(1)
+
+
+def test_a_pickle_has_the_market_that_the_environment_was_made_of() -> None:
+    market = sim.MarketConfig.preset("calm")
+    env = TradingEnv(market=market, **SHORT)
+    envs = TradingVectorEnv(1, market=market, **SHORT)
+    expected = env.reset(seed=2)
+    market.initial_price *= 2
+    assert same(pickle.loads(pickle.dumps(env)).reset(seed=2), expected)
+    made = pickle.loads(pickle.dumps(envs)).reset(seed=2)
+    assert same(made[0][0], expected[0])
 
 
 def test_the_spec_is_plain_and_makes_the_environment_again() -> None:

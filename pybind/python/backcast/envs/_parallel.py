@@ -18,6 +18,7 @@ from backcast.envs._trading import (
     action_space,
     observation_space,
 )
+from backcast.envs._trading_settings import unshared
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,7 +74,7 @@ class ParallelTradingEnv(Rebuilt, ParallelEnv):
             name: action_space(symbols, *self._market.action_form(name)) for name in own
         }
         self.state_space = observation_space(features * len(own))
-        self._rebuild = partial(type(self), agents, settings, render_mode)
+        self._rebuild = partial(type(self), agents, unshared(settings), render_mode)
 
     def __repr__(self) -> str:
         """Show agents, symbols and state."""

@@ -20,7 +20,7 @@ from backcast.envs._trading import (
     observation_space,
     trading_batch,
 )
-from backcast.envs._trading_settings import TradingSettings
+from backcast.envs._trading_settings import TradingSettings, unshared
 from backcast.errors import ArgumentTypeError
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class TradingEnv(TradingFace, gym.Env[Any, Any]):
         self.action_space = action_space(
             self._batch.symbols, self._batch.choices, *self._batch.action_bounds
         )
-        self._rebuild = partial(type(self), render_mode=render_mode, **settings)
+        self._rebuild = partial(type(self), render_mode=render_mode, **unshared(settings))
 
     @explained
     def reset(
@@ -274,7 +274,7 @@ class TradingVectorEnv(TradingFace, VectorEnv[Any, Any, Any]):
             autoreset_mode=self.autoreset_mode,
             threads=threads,
             render_mode=render_mode,
-            **settings,
+            **unshared(settings),
         )
 
     @explained

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
@@ -140,6 +141,12 @@ class TradingSettings(AgentSettings, total=False):
     initial_margin: float
     maintenance_margin: float
     warm_snapshots: int
+
+
+def unshared(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with copies of the market and the reward options, for pickles."""
+    own = ("market", "reward_options")
+    return {k: copy.deepcopy(v) if k in own else v for k, v in settings.items()}
 
 
 def refuse_short_limit(settings: Mapping[str, Any], whose: str = "") -> None:
