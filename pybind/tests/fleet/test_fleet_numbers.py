@@ -140,6 +140,22 @@ def test_a_writer_that_outlasts_a_wait_hides_no_end_of_the_actors() -> None:
         fleet.wait(1e-9)
 
 
+def test_a_writer_that_misuses_a_fleet_is_warned_of_and_training_goes_on() -> None:
+    def write(_numbers: dict[str, float], _step: int) -> None:
+        bc.fleet.report(loss=1.0)
+
+    def run() -> bc.Fleet:
+        with bc.Fleet(actors.report_numbers, 1, args=(3,)) as fleet:
+            fleet.log_to(write, every=1e-9)
+            fleet.update()
+            fleet.wait(WATCHDOG_S)
+        return fleet
+
+    with pytest.warns(bc.errors.FleetWarning, match=r"FleetError"):
+        fleet = run()
+    assert fleet.stats()["updates"] == 1
+
+
 def test_a_writer_that_raises_is_a_warning_and_is_called_again() -> None:
     calls: Counter[str] = Counter()
 

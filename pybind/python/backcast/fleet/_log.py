@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from backcast._calls import levels_up
 from backcast.errors import FleetError, FleetWarning
+from backcast.fleet._signals import is_failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,10 +30,10 @@ class StatsLog:
         self.due_s = time.monotonic() + self._every_s
         try:
             self._write(numbers_of(stats), step_of(stats))
-        except FleetError:
-            # The fleet failed during the call, and that interrupts the main thread.
-            raise
         except Exception as error:
+            if isinstance(error, FleetError) and is_failure(error):
+                # The fleet failed during the call, and that interrupts the main thread.
+                raise
             name = getattr(self._write, "__qualname__", repr(self._write))
             message = (
                 f"{name}, which fleet.log_to() was given, raised {type(error).__name__}: {error}; "

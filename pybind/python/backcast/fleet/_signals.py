@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
 _REPEAT_S = 0.05
 _FAILED = signal.SIGURG
 """Signal of a failure to the main thread. By default it is ignored, so a late one is harmless."""
+_FAILURES: WeakSet[FleetError] = WeakSet()
+
+
+def is_failure(error: FleetError) -> bool:
+    """Whether an error ends a fleet, and not only a call."""
+    return error in _FAILURES
 
 
 class ParentSignals:
@@ -75,6 +82,7 @@ class ParentSignals:
     def fail(self, failure: FleetError) -> None:
         """Raise a failure in the main thread immediately; called from another thread."""
         self._failure = failure
+        _FAILURES.add(failure)
         self._interrupt()
 
     def insist(self) -> None:
