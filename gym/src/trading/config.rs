@@ -178,7 +178,7 @@ impl TradingEnvConfig {
         }
         let asked = self.maintenance_margin..=1.0;
         if self.initial_margin != 0.0 && !asked.contains(&self.initial_margin) {
-            let rule = "0, or a fraction from `maintenance_margin` to 1";
+            let rule = "0, or a fraction from `maintenance_margin` to 1; change one of the two";
             return refuse("initial_margin", self.initial_margin, rule);
         }
         if self.warm_snapshots > MOST_SNAPSHOTS {

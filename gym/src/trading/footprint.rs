@@ -26,8 +26,7 @@ const AGENT_BYTES: u64 = 220;
 
 /// Returns the approximate bytes of one sub-environment.
 pub(super) fn env_bytes(market: &MarketConfig) -> u64 {
-    let auctions =
-        market.session.auction_ticks > 0 || matches!(market.matching, Matching::CallAuction(_));
+    let auctions = market.session.is_on() || matches!(market.matching, Matching::CallAuction(_));
     let order_bytes = ORDER_BYTES + if auctions { AUCTION_ORDER_BYTES } else { 0 };
     let parts = [
         (market.book_levels as u64, LEVEL_BYTES),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -91,7 +91,7 @@ class Accounting:
         if mark == "liquidation":
             ppm = self.fees["taker_ppm"]
             values = [
-                closing(held, price.bids if held > 0 else price.asks, price.twice_mid, ppm)
+                closing(held, doubled(price.bids if held > 0 else price.asks), price.twice_mid, ppm)
                 for held, price in zip(self.shares, self.prices, strict=True)
             ]
         return (self.cash + sum(values)) * UNIT
@@ -114,3 +114,8 @@ class Accounting:
             return (after - before) / self.start
         least = LEAST * self.start
         return math.log(max(after, least)) - math.log(max(before, least))
+
+
+def doubled(levels: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return levels with twice their prices."""
+    return [(2 * price, shares) for price, shares in levels]

@@ -64,14 +64,14 @@ def fee_of(notional: int, ppm: int) -> int:
 def closing(position: int, levels: Iterable[tuple[int, int]], twice_mid: int, ppm: int) -> int:
     """Return what closing a position brings, the taker fee paid on each price.
 
-    `levels` are prices and shares that would take it, from the touch outwards. Shares beyond the
-    last of them count at its price, or at the mid-price if there is none.
+    `levels` are twice the prices, and shares, that would take it, from the touch outwards. Shares
+    beyond the last of them count at its price, or at the mid-price if there is none.
     """
     side = BUY if position > 0 else SELL
     left, last = abs(position), twice_mid
     parts = []
-    for price, shares in levels:
-        last = 2 * price
+    for twice, shares in levels:
+        last = twice
         parts.append((min(left, shares), last))
         left -= parts[-1][0]
         if not left:

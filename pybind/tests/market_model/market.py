@@ -33,6 +33,8 @@ class Market:
         self.ledger = Ledger(config, outside + [population] * inside)
         self.tape, self.auction = Tape(config), Auction()
         self.session = Session(config["session"])
+        # Twice the mid-price and the orders of the book when a session emptied it.
+        self.last_quotes: tuple[int, list[tuple[int, int, int, int]]] = (0, [])
         self.fundamental = Fundamental(config, seed)
         reveal = config["features"]["reveal_fundamental"]
         self.analyst = reveal and Opinion(reveal, ANALYST_TICKS, Stream(seed, "analyst"))
@@ -75,6 +77,14 @@ class Market:
         for order in self.book.follow(self.tape.mid):
             self.dropped(order)
         if self.session.expires(self.now):
+            self.last_quotes = (
+                int(2 * self.tape.mid),
+                [
+                    (o.side, o.price, o.left, o.account)
+                    for side in (BUY, SELL)
+                    for o in self.book.orders(side)
+                ],
+            )
             for number in range(len(self.ledger.accounts)):
                 self.cancel_all(number)
         self.ledger.mid = self.tape.mid
@@ -209,11 +219,21 @@ class Market:
     def closing(self, number: int = 0) -> int:
         """Return what closing the position of an account would bring, the taker fee paid."""
         position, ppm = self.ledger.accounts[number].position, self.ledger.fees["taker_ppm"]
+        twice_mid, side = int(2 * self.tape.mid), BUY if position > 0 else SELL
+        quotes = [(2 * o.price, o.left, o.account) for o in self.book.orders(side)]
+        if self.book.best(BUY) is None and self.book.best(SELL) is None:
+            before, orders = self.last_quotes
+            moved = twice_mid - before
+            quotes = [
+                (max(2 * price + moved, 1), left, account)
+                for at, price, left, account in orders
+                if at == side
+            ]
         others: dict[int, int] = {}
-        for order in self.book.orders(BUY if position > 0 else SELL):
-            if order.account != number:
-                others[order.price] = others.get(order.price, 0) + order.left
-        return closing(position, others.items(), int(2 * self.tape.mid), ppm)
+        for twice, left, account in quotes:
+            if account != number:
+                others[twice] = others.get(twice, 0) + left
+        return closing(position, others.items(), twice_mid, ppm)
 
 
 def displacement(latent: dict[str, float], consumed: float) -> float:

@@ -330,8 +330,9 @@ impl Market {
     /// the cash that it has, in cash units; negative to cover a short.
     ///
     /// The position trades with the orders of others in the book, the best price first, and pays
-    /// the taker fee on each price. Shares beyond the last of these orders trade at its price. If
-    /// there is none, as while orders wait for an auction, all shares trade at the mid-price.
+    /// the taker fee on each price. Shares beyond the last of these orders trade at its price.
+    /// While a session leaves the book empty, the orders that it cancelled count, as far from the
+    /// mid-price as they were. Without any order, all shares trade at the mid-price.
     ///
     /// # Errors
     /// See [`Market::position`].
@@ -355,17 +356,25 @@ impl Market {
         };
         let (mut left, mut value) = (i64::from(position).abs(), 0);
         let mut last = i64::from(self.tape(symbol).mid2);
-        book.for_each_level(side, |price, quantity| {
-            let own = own.iter().filter(|(at, _)| *at == price).map(|(_, shares)| shares);
-            let others = quantity - own.sum::<i32>();
+        let mut take = |twice: i64, others: i32| {
             if others > 0 {
-                last = i64::from(price) * 2;
+                last = twice;
                 let shares = left.min(others.into());
                 left -= shares;
                 value += bring(shares, last);
             }
             left > 0
-        });
+        };
+        if book.live_orders() > 0 {
+            book.for_each_level(side, |price, quantity| {
+                let own = own.iter().filter(|(at, _)| *at == price).map(|(_, shares)| shares);
+                take(2 * i64::from(price), quantity - own.sum::<i32>())
+            });
+        } else {
+            let venue = &self.venues[usize::from(symbol)];
+            let mut levels = venue.last_quotes.levels(side, slot as u16, venue.tape.mid2);
+            while levels.next().is_some_and(|(twice, others)| take(twice, others)) {}
+        }
         Ok(value + if left > 0 { bring(left, last) } else { 0 })
     }
 
@@ -477,6 +486,7 @@ impl Market {
                 });
             }
             word(u64::from(venue.book.next_id()));
+            venue.last_quotes.digest(&mut word);
             if let Some(auction) = &venue.auction {
                 auction.digest(&mut word);
             }

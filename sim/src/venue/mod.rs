@@ -1,9 +1,11 @@
 //! One symbol as traders see it: book, call auction, public record, and the slots of orders from
 //! outside.
 
+mod last_quotes;
 mod pit;
 mod slot;
 
+use last_quotes::LastQuotes;
 pub(crate) use pit::{AgentDesk, Pit};
 pub use pit::{OrderId, Placed};
 pub use slot::{IN_FLIGHT, SlotFill, SlotReport, SlotRequest, SlotTotals};
@@ -29,6 +31,8 @@ pub(crate) struct Venue {
     pub(crate) auction: Option<CallAuction>,
     /// Orders go to the auction and not to the book.
     pub(crate) calling: bool,
+    /// Orders of the book before the session cancelled them.
+    pub(crate) last_quotes: LastQuotes,
     pub(crate) tape: Tape,
     /// Calls of the book, if they are logged. Copies have no log.
     pub(crate) log: Option<Vec<BookOp>>,
@@ -39,11 +43,13 @@ impl Clone for Venue {
         let mut tape = Tape::new(self.tape.orders.capacity());
         tape.copy_from(&self.tape);
         let (book, auction) = (self.book.clone(), self.auction.clone());
-        Self { book, auction, calling: self.calling, tape, log: None }
+        let last_quotes = self.last_quotes.clone();
+        Self { book, auction, calling: self.calling, last_quotes, tape, log: None }
     }
 
     fn clone_from(&mut self, source: &Self) {
-        let Self { book, auction, calling, tape, log: _ } = source;
+        let Self { book, auction, calling, last_quotes, tape, log: _ } = source;
+        self.last_quotes.clone_from(last_quotes);
         self.book.clone_from(book);
         self.auction.clone_from(auction);
         self.calling = *calling;
@@ -65,6 +71,11 @@ impl Venue {
             book: Book::new(config.book_levels, config.book_orders, config.initial_price),
             auction,
             calling: false,
+            last_quotes: LastQuotes::new(if config.session.is_on() {
+                config.book_orders
+            } else {
+                0
+            }),
             tape: Tape::new(ORDERS_PER_ACCOUNT * accounts + 16),
             log: None,
         }
@@ -79,6 +90,7 @@ impl Venue {
             auction.clear_orders();
         }
         self.calling = false;
+        self.last_quotes.clear();
         self.tape.reset(config.initial_price, &config.arousal);
     }
 
@@ -148,7 +160,7 @@ impl Venue {
         auction.clear_orders();
     }
 
-    /// Cancels the orders in the book of `accounts`.
+    /// Cancels the orders in the book of `accounts`, which are all. Keeps them as the last quotes.
     pub(crate) fn expire(
         &mut self,
         accounts: impl Iterator<Item = u16>,
@@ -156,6 +168,7 @@ impl Venue {
         ledger: &mut Ledger,
         slots: &mut [Slot],
     ) {
+        self.last_quotes.keep(&self.book, self.tape.mid2);
         let mut pit = self.pit(symbol, now, ledger, slots);
         accounts.for_each(|account| pit.cancel_all(account));
     }

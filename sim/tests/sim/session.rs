@@ -1,7 +1,7 @@
 //! Trading days: their pattern, auctions and nights, and values with a common part.
 
 use backcast_sim::{
-    CASH_PER_TICK, DAY_TICKS, Market, MarketConfig, OrderId, Preset, SessionConfig, Side,
+    CASH_PER_TICK, DAY_TICKS, Limits, Market, MarketConfig, OrderId, Preset, SessionConfig, Side,
     SlotRequest,
 };
 
@@ -103,6 +103,34 @@ fn an_outside_order_waits_for_the_auction_can_be_cancelled_and_is_dropped_at_the
     // Numbers of an auction that is over cancel nothing.
     let (bought, _) = auction_of([1, 2, 3], &first);
     assert_eq!(bought, 6);
+}
+
+#[test]
+fn positions_are_worth_in_an_auction_what_the_book_before_it_paid() {
+    let mut config = with_days(DAY);
+    config.slots[0].account.cash = 1_000_000_000_000;
+    config.slots[0].account.limits = Limits { long: 10_000, short: 10_000, order: 10_000 };
+    let mut market = Market::new(&config, 6).unwrap();
+    // Cash between the value at the mid-price and that of closing.
+    let cost = |market: &Market| {
+        let value = f64::from(market.position(0, 0).unwrap()) * market.mid(0) * 100.0;
+        value - market.liquidation_value(0, 0).unwrap() as f64
+    };
+    market.run(530);
+    market.send(0, 0, SlotRequest::market(Side::Buy, 3_000)).unwrap();
+    market.run(9);
+    let before = cost(&market);
+    let fee = 3_000.0 * market.mid(0) * 100.0 * 50e-6;
+    assert!(before > 2.0 * fee, "3,000 shares cost more than the fee");
+    for tick in 540..600 {
+        market.tick();
+        let empty = cost(&market);
+        assert!((0.4..2.5).contains(&(empty / before)), "{before} before, {empty} in tick {tick}");
+        let mut other = Market::new(&config, 1).unwrap();
+        other.clone_from(&market);
+        assert_eq!(other.liquidation_value(0, 0), market.liquidation_value(0, 0));
+        assert_eq!(other.state_hash(), market.state_hash());
+    }
 }
 
 #[test]
