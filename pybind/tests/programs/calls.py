@@ -377,7 +377,7 @@ class Actor:
         return {"batch": arrays_of(ring.gather(index_of(step), missing=step["missing"], **options))}
 
     def do_gather_by(self, step: Step, _: None) -> Outcome:
-        index, key = index_of(step), f"{step['s']}-gathered-{len(step['index'])}"
+        index, key = index_of(step), f"{step['s']}-{len(step['index'])}"
         out: Any = {"again": self.batches.get(key), "dict": {}}.get(step.get("into", ""))
         found = self.samplers[step["s"]].gather(index, missing=step["missing"], out=out)
         assert out is None or found is out

@@ -63,6 +63,19 @@ def test_missing_transitions_are_masked(buf: bc.ReplayBuffer, into: str) -> None
     assert (batch["age"] > 0).tolist() == there
 
 
+@pytest.mark.parametrize("into", ["batch", "dict"])
+def test_found_goes_when_a_batch_is_filled_again(buf: bc.ReplayBuffer, into: str) -> None:
+    fill(buf)
+    sampler = buf.sampler(seed=1, copy=into == "dict")
+    out: Any = sampler.sample(2) if into == "batch" else {}
+    missing = sampler.gather([3, 40], out, missing="mask")
+    assert missing["found"].tolist() == [False, True]
+    # Fills that memory with transitions that are all there.
+    assert "found" not in sampler.gather([40, 41], out)
+    assert sampler.gather([40, 3], out, missing="mask")["found"].tolist() == [True, False]
+    assert "found" not in sampler.sample(2, out)
+
+
 def test_masked_windows_are_zero_where_their_transition_is_missing(buf: bc.ReplayBuffer) -> None:
     fill(buf)
     sampler = buf.sampler(seed=1, history=3, future=2)

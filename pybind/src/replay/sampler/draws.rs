@@ -18,7 +18,7 @@ use crate::handle::{Closing, Handle};
 use crate::replay::sampler::batch::to_python;
 use crate::replay::sampler::batches::Prefetcher;
 use crate::replay::sampler::hooks::BatchFunctions;
-use crate::replay::sampler::out::Out;
+use crate::replay::sampler::out::{FOUND, Out};
 use crate::warning::warn_unlinked;
 
 /// Place of a core sampler.
@@ -243,7 +243,7 @@ impl SharedSampler {
             let (drawn, found) = self.drawn(py, |sampler| Ok(sampler.gather_present(index)?))?;
             (to_python(py, drawn)?, found)
         };
-        batch.set_item(intern!(py, "found"), PyArray1::from_vec(py, found))?;
+        batch.set_item(intern!(py, FOUND), PyArray1::from_vec(py, found))?;
         Ok(batch)
     }
 

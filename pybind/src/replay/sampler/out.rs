@@ -5,6 +5,7 @@ use std::sync::Arc;
 use backcast_core::{Axis, BatchBuffers, BatchPlan, DType, View};
 use numpy::PyUntypedArray;
 use numpy::prelude::*;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -14,6 +15,9 @@ use crate::array::nested::insert;
 use crate::array::view::{FreshArray, LendError, LentArrays, lend_failure};
 use crate::error::{ErrorClass, Failure};
 use crate::replay::sampler::batch::{BatchMemory, memory_of};
+
+/// Entry that gathering with `missing="mask"` adds to a batch. It is no part of the plan.
+pub(super) const FOUND: &str = "found";
 
 /// Memory claimed for filling, and the object that it belongs to.
 pub(crate) struct Out<'py> {
@@ -58,8 +62,14 @@ impl<'py> Out<'py> {
         }
     }
 
-    /// Returns the caller's object, filled.
+    /// Returns the caller's object, filled, without the entry `found` of an earlier gathering.
     pub(crate) fn finish(self) -> Result<Bound<'py, PyDict>, Failure> {
+        let found = intern!(self.into.py(), FOUND);
+        let is_found = |key: &str| key.split('/').next() == Some(FOUND);
+        let drawn = || self.plan.views().iter().any(|view| is_found(&view.key));
+        if self.into.contains(found)? && !drawn() {
+            self.into.del_item(found)?;
+        }
         match self.kind {
             Kinds::Batch(memory, _, gone) => {
                 let views = memory.get().views().enumerate();
@@ -222,7 +232,7 @@ fn check_keys(dict: &Bound<'_, PyDict>, prefix: &str, known: &[&str]) -> Result<
                 return no_group(&key, &value);
             };
             check_keys(inner, &group, known)?;
-        } else if !known.contains(&key.as_str()) {
+        } else if key != FOUND && !known.contains(&key.as_str()) {
             return refuse(format!(
                 "out has a key {key:?} that batches of this sampler do not; leave it out, \
                  they have {}",
