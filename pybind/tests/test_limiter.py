@@ -334,6 +334,11 @@ def test_a_handle_that_only_gathers_is_no_sampler() -> None:
         writer.append(**STEP)
         with pytest.raises(RateLimitTimeoutError):
             writer.append(**STEP)
+        # Gathers with other windows do not push out what makes the handle a sampler.
+        for history in range(1, 9):
+            buf.gather([4], history=history)
+        with pytest.raises(RateLimitTimeoutError):
+            writer.append(**STEP)
 
 
 def test_counts_are_reset_so_that_loaded_rows_call_for_no_draws() -> None:

@@ -31,7 +31,9 @@ impl ReplayBuffer {
             // It also gathers, which makes no learner of the process.
             let draws = Arc::new(SharedSampler::idle(&ring, label, windows.spec(None))?);
             if kept.len() == KEPT_DRAWS {
-                kept.remove(0);
+                // One that has drawn stays, for it is what the limiter sees of a learner.
+                let idle = kept.iter().position(|(_, draws)| !draws.has_drawn());
+                kept.remove(idle.unwrap_or(0));
             }
             kept.push((windows, Arc::clone(&draws)));
             Ok(draws)

@@ -1,5 +1,6 @@
 //! Core sampler that the threads of a process share: draws, loans to an iterator, `out=`.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -32,6 +33,8 @@ pub(super) enum SamplerPlace {
 pub(crate) struct SharedSampler {
     pub(super) place: Handle<SamplerPlace>,
     pub(super) seed: u64,
+    /// Whether a draw has begun, which makes the process a learner to a rate limiter.
+    has_drawn: AtomicBool,
     /// Functions that every batch passes through.
     pub(super) hooks: BatchFunctions,
 }
@@ -65,6 +68,7 @@ impl SharedSampler {
         let seed = sampler.seed();
         Ok(Self {
             hooks,
+            has_drawn: AtomicBool::new(false),
             place: Handle::closed_by(
                 closing,
                 "call `sampler` again for another",
@@ -76,6 +80,11 @@ impl SharedSampler {
 
     pub(crate) fn label(&self) -> &str {
         self.place.label()
+    }
+
+    /// Returns whether a draw has begun.
+    pub(crate) fn has_drawn(&self) -> bool {
+        self.has_drawn.load(Ordering::Relaxed)
     }
 
     /// Runs `work` on the sampler, exclusively. Call it detached.
@@ -117,6 +126,10 @@ impl SharedSampler {
         out: Option<&Bound<'py, PyAny>>,
         timeout: Option<Duration>,
     ) -> Result<Bound<'py, PyAny>, Failure> {
+        let begin = |sampler: &mut CoreSampler| {
+            self.has_drawn.store(true, Ordering::Relaxed);
+            sampler.set_timeout(timeout);
+        };
         let mut number = None;
         let drawn = if let Some(out) = out {
             let BatchSize::Items(batch) = size else {
@@ -129,7 +142,7 @@ impl SharedSampler {
                 out,
                 |sampler| Ok(sampler.plan(batch)?),
                 |sampler, plan, arenas| {
-                    sampler.set_timeout(timeout);
+                    begin(sampler);
                     let next = sampler.next_batch();
                     sampler.sample_into(plan, arenas)?;
                     number = Some(next);
@@ -139,7 +152,7 @@ impl SharedSampler {
             filled.map(|(batch, ())| batch)
         } else {
             let drawn = self.drawn(py, |sampler| {
-                sampler.set_timeout(timeout);
+                begin(sampler);
                 let next = sampler.next_batch();
                 let drawn = match size {
                     BatchSize::Items(batch) => sampler.sample(batch)?,
