@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 COLUMNS: dict[str, Any] = {"obs": "f4"}
 STEP: dict[str, Any] = {"obs": 1.0, "terminated": False, "truncated": False}
+STEPS: dict[str, Any] = {name: [value] for name, value in STEP.items()}
 LIMITS = bc.RateLimiter(samples_per_insert=4, min_size=10, error_buffer=20)
 
 
@@ -87,6 +88,25 @@ def test_a_minimum_beyond_the_ring_is_refused_before_there_is_a_ring(place: Path
         with pytest.raises(ArgumentError, match=r"\bmin_size\b.*\b300\b.*\b199\b"):
             limiter(buf).set(bc.RateLimiter(min_size=300))
         assert limiter(buf).limits == bc.RateLimiter(min_size=10)
+
+
+@pytest.mark.parametrize("call", ["append", "extend", "reserve"])
+def test_rows_that_a_resize_brings_back_count_before_the_next_row(call: str, place: Path) -> None:
+    limits = bc.RateLimiter(1, min_size=2, error_buffer=(2, 5))
+    with (
+        bc.ReplayBuffer.create(
+            "grows", COLUMNS, capacity=4, lanes=2, limiter=limits, dir=place
+        ) as buf,
+        buf.writer(timeout=0) as writer,
+    ):
+        # The lane forgets rows as they come, so one transition can be drawn: below `min_size`.
+        fill(writer, 5)
+        assert len(buf) == 1
+        assert buf.resize(20, timeout=0)["lanes_waiting"] == [0]
+        arguments = {"append": STEP, "extend": STEPS}.get(call, {})
+        with pytest.raises(RateLimitTimeoutError):
+            getattr(writer, call)(**arguments)
+        assert len(buf) == 5
 
 
 def test_a_minimum_beyond_a_resize_that_waits_names_its_lanes(place: Path) -> None:

@@ -39,6 +39,8 @@ impl Writer {
             let wanted = self.wanted(step);
             // Check the step before the wait.
             self.check_steps(step, 1)?;
+            // A resize changes what can be drawn, and so what the limiter allows.
+            self.follow_notices()?;
             self.pass_limiter(wanted, blocked)?;
         }
         let before = self.transitions();

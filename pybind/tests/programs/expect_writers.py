@@ -43,17 +43,17 @@ def one_step(
 ) -> tuple[str | None, list[Index | None]]:
     """Append a step of all lanes. Return the error, or the indices of the rows."""
     ring = world.rings[own.ring]
-    # The limiter has already allowed a reserved row.
-    error = refusal(ring, own, given) or (
-        None if in_place else held_back(world, ring, own, given.end)
-    )
-    if error:
+    if error := refusal(ring, own, given):
         return error, []
+    # The writer follows a resize before the limiter counts what can be drawn.
+    for number in own.lanes:
+        ring.lanes[number].relocate()
+    # The limiter has already allowed a reserved row.
+    if not in_place and (blocked := held_back(world, ring, own, given.end)):
+        return blocked, []
     plans = []
     for place, number in enumerate(own.lanes):
         lane, token, end = ring.lanes[number], given.obs[place], given.end[place]
-        # The writer follows a resize before it appends.
-        lane.relocate()
         after = 0
         if given.next and (own.mode != "same_step" or not end):
             after = given.next[place]
