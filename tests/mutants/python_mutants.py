@@ -12,9 +12,6 @@ import difflib
 import os
 import random
 import re
-import shutil
-import signal
-import subprocess
 from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +21,7 @@ from cosmic_ray.mutating import use_mutation
 from cosmic_ray.plugins import get_operator
 from cosmic_ray.work_db import use_db
 
+from . import tree
 from .outcome import Outcome
 
 if TYPE_CHECKING:
@@ -31,7 +29,6 @@ if TYPE_CHECKING:
 
     from cosmic_ray.work_item import MutationSpec
 
-    from .outcome import Verdict
 
 PACKAGE = Path("pybind/python/backcast")
 HERE, ADAPTERS = ".venv", ".venv-adapters"
@@ -100,41 +97,27 @@ def columns(part: ast.expr, line: int) -> range:
     return range(first, part.end_col_offset or 0) if line == part.end_lineno else range(first, 200)
 
 
-def copied(root: Path, out: Path) -> Path:
-    """Return a copy of the working tree, with the extension that was built."""
-    tree = out / "tree"
-    shutil.rmtree(tree, ignore_errors=True)
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(command, cwd=root, check=True, capture_output=True, text=True)
-    extension = [str(file.relative_to(root)) for file in (root / PACKAGE).glob("_native*")]
-    for name in [*listed.stdout.splitlines(), *extension]:
-        if (root / name).is_file():
-            (tree / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(root / name, tree / name)
-    return tree
-
-
 def run(root: Path, chosen: list[tuple[str, MutationSpec]], out: Path) -> Iterator[Outcome]:
     """Yield what becomes of each mutant. They change files of the repository's copy alone."""
-    tree = copied(root, out)
+    copy = tree.copied(root, out / "modules", (root / PACKAGE).glob("_native*"))
     # Programs that the tests start import the copy too.
-    os.environ["PYTHONPATH"] = str(tree / PACKAGE.parent)
-    with contextlib.chdir(tree):
+    os.environ["PYTHONPATH"] = str(copy / PACKAGE.parent)
+    with contextlib.chdir(copy):
         for part, spec in chosen:
             environment, tests = TESTS[part]
             python = root / environment / "bin" / "python"
             if not python.exists():
                 raise SystemExit(f"{part} needs {environment}: make test-adapters")
             command = [str(python), *PYTEST, *PARALLEL[environment], *tests]
-            yield outcome_of(part, spec, command)
+            yield outcome_of(part, spec, command, copy)
 
 
-def outcome_of(part: str, spec: MutationSpec, command: list[str]) -> Outcome:
+def outcome_of(part: str, spec: MutationSpec, command: list[str], copy: Path) -> Outcome:
     """Write a mutant into its module, run the tests, and restore the module."""
     operator = get_operator(spec.operator_name)(**spec.operator_args)
     with use_mutation(spec.module_path, operator, spec.occurrence) as (before, after):
         changed = list(difflib.unified_diff(before.splitlines(), after.splitlines(), n=0))[3:]
-        verdict, output = tested(command)
+        verdict, output = tree.tested(command, copy, TIMEOUT)
     failed = FAILED.search(output)
     return Outcome(
         part,
@@ -144,25 +127,3 @@ def outcome_of(part: str, spec: MutationSpec, command: list[str]) -> Outcome:
         verdict,
         failed.group(1) if failed else None,
     )
-
-
-def tested(command: list[str]) -> tuple[Verdict, str]:
-    """Run tests; return what they say of a mutant, and what they print. No process is left."""
-    tests = subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-        # Modules change within a second, which compiled files do not notice.
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
-    )
-    try:
-        output, _ = tests.communicate(timeout=TIMEOUT)
-    except subprocess.TimeoutExpired:
-        return "hung", ""
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(tests.pid, signal.SIGKILL)
-        tests.wait()
-    return ("noticed" if tests.returncode else "missed"), output
