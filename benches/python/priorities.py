@@ -2,6 +2,7 @@
 
     python priorities.py [--rows 1000000] [--batch 256] [--seconds 2] [--rounds 7] [--append 64]
     python priorities.py --two-processes
+    python priorities.py --tables [--append 64]
 
 Each contender holds the same transitions and does the same work: draw a batch by priority with its
 importance weights, get its arrays, and set its priorities. With `--append N` it appends N rows
@@ -9,7 +10,7 @@ before each draw. Contenders take turns; the median and the range over all round
 Contenders that are not installed are left out.
 
 With `--two-processes` no peer is measured: two processes share the priorities of one ring, in turns
-with two processes that have a ring each.
+with two processes that have a ring each. With `--tables` settings of our own tables are compared.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import multiprocessing as mp
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Barrier
 from typing import Any
@@ -29,6 +31,7 @@ import numpy as np
 
 OBS = 84
 ALPHA, BETA = 0.6, 0.4
+SELECT = bc.Priority(alpha=ALPHA, beta=BETA)
 
 Round = Callable[[], None]
 
@@ -59,9 +62,11 @@ def filled(data: dict[str, Any], name: str | None) -> tuple[bc.ReplayBuffer, bc.
     return buf, writer
 
 
-def prioritised(buf: bc.ReplayBuffer, rows: int, batch: int, seed: int) -> Round:
+def prioritised(
+    buf: bc.ReplayBuffer, rows: int, batch: int, seed: int, select: bc.Priority = SELECT
+) -> Round:
     """Set the priorities of a ring's rows; return a function that does a round of work on it."""
-    sampler = buf.sampler(seed=seed, select=bc.Priority(alpha=ALPHA, beta=BETA))
+    sampler = buf.sampler(seed=seed, select=select)
     rng = np.random.default_rng(seed)
     td = rng.random((64, batch)) * 2
     count = 0
@@ -77,10 +82,12 @@ def prioritised(buf: bc.ReplayBuffer, rows: int, batch: int, seed: int) -> Round
     return work
 
 
-def backcast_contender(data: dict[str, Any], batch: int, append: int, seed: int) -> Round:
+def backcast_contender(
+    data: dict[str, Any], batch: int, append: int, seed: int, select: bc.Priority = SELECT
+) -> Round:
     """Make a ring; return a function that does a round of work on it."""
     buf, writer = filled(data, None)
-    work = prioritised(buf, len(data["reward"]), batch, seed)
+    work = prioritised(buf, len(data["reward"]), batch, seed, select)
     if not append:
         return work
     no_ends = np.zeros((append, 1), bool)
@@ -197,6 +204,15 @@ CONTENDERS: dict[str, Callable[[dict[str, Any], int, int, int], Round]] = {
 }
 
 
+# Settings of our own tables, the first of which the others are compared with.
+TABLES: dict[str, Callable[[dict[str, Any], int, int, int], Round]] = {
+    "backcast": backcast_contender,
+    'backcast, initial="held"': partial(
+        backcast_contender, select=bc.Priority(alpha=ALPHA, beta=BETA, initial="held")
+    ),
+}
+
+
 def rate_of(work: Round, batch: int, seconds: float) -> float:
     """Repeat rounds of work for some seconds; return the rows drawn per second."""
     batches, start = 0, time.perf_counter()
@@ -261,13 +277,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--append", type=int, default=0)
     parser.add_argument("--two-processes", action="store_true")
+    parser.add_argument("--tables", action="store_true")
     given = parser.parse_args()
     if given.two_processes:
         two_processes(given)
         return
     data = columns(given.rows, np.random.default_rng(0))
     works: dict[str, Round] = {}
-    for name, contender in CONTENDERS.items():
+    for name, contender in (TABLES if given.tables else CONTENDERS).items():
         try:
             works[name] = contender(data, given.batch, given.append, 7)
         except ImportError as error:

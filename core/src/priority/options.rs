@@ -75,6 +75,14 @@ variant_words! {
     BadInitialPriority(String)
 }
 
+impl InitialPriority {
+    /// Returns what new transitions get in a table with these settings.
+    #[must_use]
+    pub fn of(settings: &TableSettings) -> Self {
+        if settings.tracks_largest { Self::Held } else { Self::Ever }
+    }
+}
+
 /// Exponent of importance weights. With 1 they correct the bias of prioritised draws fully, with 0
 /// not at all.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,7 +1,8 @@
 //! Everything about one ring, as `backcast stat` and the daemon report it.
 
 use backcast_core::{
-    ClaimTableInfo, LearnedColumn, LearnedTableInfo, LimiterSideStats, LimiterStats, RingStats,
+    ClaimTableInfo, InitialPriority, LearnedColumn, LearnedTableInfo, LimiterSideStats,
+    LimiterStats, PriorityOptions, RingStats,
 };
 use serde::Serialize;
 
@@ -217,6 +218,9 @@ pub(crate) struct TableReport {
     pub(crate) name: String,
     pub(crate) exponent: f64,
     pub(crate) eps: f64,
+    pub(crate) initial: &'static str,
+    /// `None` if only the first transition of an episode has a priority.
+    pub(crate) stride: Option<u32>,
     pub(crate) size_bytes: u64,
     pub(crate) lane_rows: u64,
     pub(crate) entered_rows: u64,
@@ -382,6 +386,9 @@ impl RingReport {
                     name: table.name.clone(),
                     exponent: table.settings.exponent,
                     eps: table.settings.eps,
+                    initial: InitialPriority::of(&table.settings).as_str(),
+                    stride: Some(table.settings.stride)
+                        .filter(|stride| *stride != PriorityOptions::EPISODE_STARTS),
                     size_bytes: table.bytes,
                     lane_rows: table.lane_leaves,
                     entered_rows: table.counters.entered,

@@ -9,8 +9,9 @@ use std::thread;
 use crate::shelf::{Holder, Shelf, commands, schema};
 use backcast_budget::{Lines, WATCHDOG, until};
 use backcast_core::{
-    DType, LearnedOptions, Params, ParamsArray, ParamsOptions, PriorityOptions, RateLimiter, Ring,
-    RingOptions, SamplerOptions, Selector, StepColumns, TableOptions, WriterOptions,
+    DType, InitialPriority, LearnedOptions, Params, ParamsArray, ParamsOptions, PriorityOptions,
+    RateLimiter, Ring, RingOptions, SamplerOptions, Selector, StepColumns, TableOptions,
+    WriterOptions,
 };
 use backcast_persist::Store;
 use jsonschema::Validator;
@@ -99,7 +100,7 @@ fn tables_are_counted_from_outside_as_promised() {
         let columns = columns.with("action", &action).unwrap();
         writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
     }
-    let by_priority = PriorityOptions::alpha(1.0).eps(0.0);
+    let by_priority = PriorityOptions::alpha(1.0).eps(0.0).initial(InitialPriority::Held);
     ring.priorities(&by_priority).unwrap().update(&[3, 7], &[4.0, 4.0]).unwrap();
     let queue = Selector::Table(TableOptions::consume("queue").max_times_sampled(2));
     let mut sampler = ring.sampler(SamplerOptions::seeded(1).selector(queue)).unwrap();
@@ -118,9 +119,11 @@ fn tables_are_counted_from_outside_as_promised() {
     ]});
     let times = json!([{"times": 1, "rows": 35}, {"times": 2, "rows": 5}]);
     assert_eq!(said[0]["tables"][0]["priorities"], priorities, "{said:?}");
+    let settings = ["initial", "stride"].map(|key| said[0]["tables"][0][key].clone());
+    assert_eq!(settings, [json!("held"), json!(1)], "{said:?}");
     assert_eq!(said[0]["claims"][0]["times_sampled"], times, "{said:?}");
     let text = shelf.run(&["stat", "pong"]).expect(0).out;
-    for words in ["EFFECTIVE", "30.2", "TIMES SAMPLED", "1: 35, 2: 5"] {
+    for words in ["INITIAL", "held", "EFFECTIVE", "30.2", "TIMES SAMPLED", "1: 35, 2: 5"] {
         assert!(text.contains(words), "no {words}: {text}");
     }
     let mut values = said[0]["learned"][0].clone();

@@ -166,6 +166,18 @@ def test_a_state_asks_for_the_function_of_beta_again(buf: bc.ReplayBuffer) -> No
         buf.sampler(state=buf.sampler(seed=1).state(), select=select)
 
 
+def test_stats_say_which_transitions_of_an_episode_have_a_priority(buf: bc.ReplayBuffer) -> None:
+    forms: list[tuple[Any, int | None]] = [
+        (None, 1),
+        (bc.Sequence(4, stride=3), 3),
+        (bc.WholeEpisodes("padded", max_length=9), None),
+    ]
+    for number, (form, stride) in enumerate(forms):
+        options = {} if form is None else {"form": form}
+        buf.sampler(select=bc.Priority(table=f"of-{number}"), **options)
+        assert buf.stats()["tables"][number]["stride"] == stride
+
+
 def test_new_transitions_have_the_largest_priority_that_the_ring_holds() -> None:
     cases: list[tuple[Any, float]] = [("held", 0.25), ("ever", 8.0)]
     for initial, expected in cases:
@@ -189,6 +201,8 @@ def test_new_transitions_have_the_largest_priority_that_the_ring_holds() -> None
             assert ((counts - wanted) ** 2 / wanted).sum() < 148.3
             weight = sampler.gather(np.arange(100))["weight"]
             np.testing.assert_allclose(weight, priority.min() / priority, rtol=1e-6)
+            [table] = buf.stats()["tables"]
+            assert (table["initial"], table["stride"]) == (initial, 1)
             other = replace(select, initial="ever" if initial == "held" else "held")
             with pytest.raises(bc.errors.ExistsError, match=r"\bheld\b"):
                 buf.sampler(select=other)

@@ -302,6 +302,8 @@ fn tables(tables: &[TableReport], console: &mut Console<'_>) {
         vec![
             table.name.clone(),
             table.exponent.to_string(),
+            table.initial.to_owned(),
+            table.stride.map_or_else(|| "episode".to_owned(), |stride| stride.to_string()),
             units::bytes(table.size_bytes),
             units::count(table.entered_rows),
             units::count(table.updated_priorities),
@@ -314,6 +316,8 @@ fn tables(tables: &[TableReport], console: &mut Console<'_>) {
         &[
             ("TABLE", Align::Left),
             ("EXPONENT", Align::Right),
+            ("INITIAL", Align::Left),
+            ("STRIDE", Align::Right),
             ("MEMORY", Align::Right),
             ("ENTERED", Align::Right),
             ("UPDATED", Align::Right),

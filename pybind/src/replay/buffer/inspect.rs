@@ -135,7 +135,9 @@ impl ReplayBuffer {
     ///     final rows of episodes, overwritten rows and rows before a load included; ``capacity``
     ///     and ``lanes``; ``cuts`` and ``suspect_resets``; the lists of dicts ``lane_stats``,
     ///     ``readers``, ``pins``, ``tables`` (of priorities), ``claims`` and ``learned`` (the other
-    ///     tables); ``limiter``, a dict or None, with ``inserts``, ``samples``, ``deletes``,
+    ///     tables); ``initial`` of a table is the priority of new transitions, and ``stride`` the
+    ///     steps from one that has a priority to the next, None if only the first of an episode
+    ///     has one; ``limiter``, a dict or None, with ``inserts``, ``samples``, ``deletes``,
     ///     ``may_insert``, ``may_sample`` and ``waiters``. A lane has ``head``, ``rows``,
     ///     ``transitions``, ``episodes``, ``held``, ``pid`` of its writer or of the last one,
     ///     ``dropped`` and ``stalls``. Sizes are in rows, or in bytes where the key says so;

@@ -1,6 +1,6 @@
 //! Counters of a ring as a dict.
 
-use backcast_core::{LaneStats, RingStats};
+use backcast_core::{InitialPriority, LaneStats, PriorityOptions, RingStats};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
@@ -88,6 +88,9 @@ pub(crate) fn as_dict<'py>(py: Python<'py>, stats: &RingStats) -> PyResult<Bound
         entry.set_item("name", &table.name)?;
         entry.set_item("exponent", table.settings.exponent)?;
         entry.set_item("eps", table.settings.eps)?;
+        entry.set_item("initial", InitialPriority::of(&table.settings).as_str())?;
+        let stride = table.settings.stride;
+        entry.set_item("stride", (stride != PriorityOptions::EPISODE_STARTS).then_some(stride))?;
         entry.set_item("bytes", table.bytes)?;
         entry.set_item("lane_rows", table.lane_leaves)?;
         entry.set_item("entered", table.counters.entered)?;
