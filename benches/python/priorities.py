@@ -210,7 +210,25 @@ TABLES: dict[str, Callable[[dict[str, Any], int, int, int], Round]] = {
     'backcast, initial="held"': partial(
         backcast_contender, select=bc.Priority(alpha=ALPHA, beta=BETA, initial="held")
     ),
+    'backcast, alpha="table"': partial(
+        backcast_contender, select=bc.Priority(alpha="table", beta=BETA)
+    ),
 }
+
+
+def changes_of_alpha(data: dict[str, Any], rounds: int) -> list[float]:
+    """Return the milliseconds that changes of the exponent of all rows take."""
+    buf, writer = filled(data, None)
+    rows = len(data["reward"])
+    prioritised(buf, rows, 256, 7, bc.Priority(alpha="table", beta=BETA))
+    sampler = buf.sampler(select=bc.Priority(alpha="table", beta=BETA))
+    times = []
+    for number in range(rounds):
+        start = time.perf_counter()
+        sampler.alpha = 0.5 + number / 100
+        times.append(1e3 * (time.perf_counter() - start))
+    writer.close()
+    return times
 
 
 def rate_of(work: Round, batch: int, seconds: float) -> float:
@@ -307,6 +325,10 @@ def main() -> None:
                 }
             )
         )
+    if given.tables:
+        times = changes_of_alpha(data, given.rounds)
+        shown = {"change of alpha, ms": round(statistics.median(times), 2)}
+        print(json.dumps({**shown, "range": [round(min(times), 2), round(max(times), 2)]}))
 
 
 if __name__ == "__main__":

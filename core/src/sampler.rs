@@ -229,6 +229,19 @@ impl Sampler {
         self.selection.set_beta(beta)
     }
 
+    /// Returns the exponent of the priorities that the table has now; `None` without priorities.
+    #[must_use]
+    pub fn alpha(&mut self) -> Option<f64> {
+        self.selection.priorities_mut().map(|priorities| priorities.alpha())
+    }
+
+    /// Changes the exponent of the priorities for all samplers of the table, in all processes: see
+    /// [`Priorities::set_alpha`](crate::Priorities::set_alpha).
+    pub fn set_alpha(&mut self, alpha: f64) -> Result<(), PriorityError> {
+        let priorities = self.selection.priorities_mut();
+        priorities.ok_or(PriorityError::NotPrioritised)?.set_alpha(alpha)
+    }
+
     /// Returns the options of draws in proportion to priorities; `None` for other draws.
     #[must_use]
     pub fn priority_options(&self) -> Option<&PriorityOptions> {

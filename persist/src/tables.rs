@@ -115,10 +115,18 @@ pub(crate) fn save<'a>(
             write(&mut chunks, number, lane, rows_per_batch)?;
         }
         let TableState { name, settings, largest, .. } = state;
-        let TableSettings { exponent, eps, stride, tracks_largest } = settings;
+        let TableSettings { exponent, eps, stride, tracks_largest, keeps_priorities } = settings;
         let of_table = chunks.finish()?;
-        let saved =
-            SavedTable { name, exponent, eps, stride, tracks_largest, largest, chunks: of_table };
+        let saved = SavedTable {
+            name,
+            exponent,
+            eps,
+            stride,
+            tracks_largest,
+            keeps_priorities,
+            largest,
+            chunks: of_table,
+        };
         files.push(saved, chunks);
     }
     Ok((files, learned))

@@ -45,6 +45,7 @@ pub use error::{
     closest_name, printable,
 };
 pub use kernels::huge_array::{HugeArray, copy_slice};
+pub use kernels::power::raise_to_power;
 pub use kernels::prefetch::prefetch_l2;
 pub use kernels::racy_copy::Word;
 pub use kernels::rank::{RANK_BLOCK, ranks};
@@ -61,6 +62,7 @@ pub use layout::lane::{Lane, PrefetchAddress};
 pub use layout::lane_alias::LaneAlias;
 pub use layout::lane_header::{LANE_MAGIC, LaneHeader, LaneIdentity};
 pub use layout::lane_policy::{BadLanePolicy, LanePolicy};
+pub use layout::leaf_values::{KEPT_MOST, KEPT_ONE, LEAF_ONE, LeafValues};
 pub use layout::learned_table::{
     LearnedColumn, LearnedCounters, MAX_LEARNED_COLUMNS, MAX_LEARNED_NAME_BYTES,
 };
@@ -75,7 +77,7 @@ pub use layout::params_shape::{
     ParamsShapeError,
 };
 pub use layout::params_table::{MAX_PARAMS_SLOTS, PARAMS_DATA_MAGIC, PARAMS_MAGIC, ParamsMemory};
-pub use layout::priority_table::{LEAF_ONE, TableCounters, TableSettings};
+pub use layout::priority_table::{TableCounters, TableSettings};
 pub use layout::reader_table::{
     AGE_BINS, AgeCounts, LanePins, READERS_MAGIC, ReaderRecord, SharedNotifier,
 };

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use backcast_core::{
-    AutoresetMode, Base, DType, PriorityOptions, Ring, RingOptions, RowIndex, SampleError,
+    Alpha, AutoresetMode, Base, DType, PriorityOptions, Ring, RingOptions, RowIndex, SampleError,
     SamplerOptions, Schema, StepColumns, Writer, WriterOptions,
 };
 use backcast_tests::victim::{Stop, Victim};
@@ -55,6 +55,17 @@ fn start(dir: &TempDir, name: &str, seed: u64, rows: &str) -> Victim {
 
 #[test]
 fn the_sums_are_those_of_the_leaves_after_every_kill() -> Result<(), Box<dyn Error>> {
+    kill_learners(&options(), "all")
+}
+
+/// The leaves that are compared with the sums are computed again of priorities and exponent.
+#[test]
+fn leaves_are_of_their_priorities_after_every_kill_while_the_exponent_changes()
+-> Result<(), Box<dyn Error>> {
+    kill_learners(&PriorityOptions::alpha(Alpha::Table).eps(0.0), "alphas")
+}
+
+fn kill_learners(options: &PriorityOptions, rows: &str) -> Result<(), Box<dyn Error>> {
     let kills = backcast_budget::budget_or("BACKCAST_STORM_KILLS", 100);
     let dir = tmpfs();
     let (ring, mut writer) = make(&dir, "priorities")?;
@@ -70,7 +81,7 @@ fn the_sums_are_those_of_the_leaves_after_every_kill() -> Result<(), Box<dyn Err
             }
         });
         let drawing = scope.spawn(|| {
-            let mut sampler = ring.sampler(SamplerOptions::seeded(1).priority(options()))?;
+            let mut sampler = ring.sampler(SamplerOptions::seeded(1).priority(options.clone()))?;
             let mut drawn = 0;
             while !stop.load(Relaxed) {
                 match sampler.sample(256) {
@@ -83,7 +94,7 @@ fn the_sums_are_those_of_the_leaves_after_every_kill() -> Result<(), Box<dyn Err
         });
         let stormed = {
             let _stop = Stop(&stop);
-            storm(&dir, &ring, kills)
+            storm(&dir, &ring, kills, (options, rows))
         };
         appending.join().expect("the writer does not panic");
         let drawn = drawing.join().expect("the learner does not panic")?;
@@ -94,12 +105,17 @@ fn the_sums_are_those_of_the_leaves_after_every_kill() -> Result<(), Box<dyn Err
     Ok(())
 }
 
-fn storm(dir: &TempDir, ring: &Ring, kills: u64) -> Result<(), Box<dyn Error>> {
+fn storm(
+    dir: &TempDir,
+    ring: &Ring,
+    kills: u64,
+    (options, rows): (&PriorityOptions, &str),
+) -> Result<(), Box<dyn Error>> {
     let mut dice = StdRng::seed_from_u64(7);
-    let mut priorities = ring.priorities(&options())?;
+    let mut priorities = ring.priorities(options)?;
     for round in 0..kills.div_ceil(2) {
         let before = priorities.counters().updated;
-        let mut victims = [1, 2].map(|number| start(dir, "priorities", 2 * round + number, "all"));
+        let mut victims = [1, 2].map(|number| start(dir, "priorities", 2 * round + number, rows));
         let updates = dice.random_range(1..30_000);
         victims[0].spin_until(|| priorities.counters().updated >= before + updates);
         // A random delay, so that the moment of the kill does not follow from a store.

@@ -66,6 +66,31 @@ pub enum PriorityError {
         /// Largest priority.
         limit: f64,
     },
+    /// A change of the exponent of a table that keeps no priorities.
+    #[error(
+        "the alpha of the table `{table}` is fixed at {alpha}; use a table whose alpha can change"
+    )]
+    FixedAlpha {
+        table: String,
+        /// Its exponent.
+        alpha: f64,
+    },
+    /// An exponent whose powers of a priority could make the sum of all leaves overflow.
+    #[error(
+        "with alpha {} the largest priority is {}, and here {} is one, or is given to new \
+         transitions; use a smaller alpha, or set smaller priorities first",
+        ShownNumber(*alpha),
+        ShownNumber(*limit),
+        ShownNumber(*value)
+    )]
+    AlphaTooLarge {
+        /// The exponent.
+        alpha: f64,
+        /// The largest priority of the table.
+        value: f64,
+        /// Largest priority with the exponent.
+        limit: f64,
+    },
     /// An index that no batch of the ring can contain.
     #[error(transparent)]
     BadIndex(#[from] BadRowIndex),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use backcast_layout::{LEAF_ONE, TableView};
 
-use super::leaf_values::real;
+use super::importance_weights::real;
 use super::updates::Priorities;
 use crate::ring::Ring;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use backcast_layout::protocol::Words;
 use backcast_layout::protocol::sum_tree::LeafChange;
-use backcast_layout::{LEAF_ONE, Lane, TableCounters, TableGuard, TableView};
+use backcast_layout::{KEPT_MOST, KEPT_ONE, LEAF_ONE, Lane, TableCounters, TableGuard, TableView};
 
 use crate::ring::lane_inspection::is_relocated;
 use crate::row_header::{RowHeader, starts_transition};
@@ -47,16 +47,27 @@ pub(super) fn is_behind<'a>(
 
 /// Returns the value of the leaf of a row for which no priority was set.
 pub(crate) fn initial_leaf(view: &TableView) -> u64 {
+    view.value_of(initial(view))
+}
+
+/// Returns what a row for which no priority was set is given in a change.
+fn initial(view: &TableView) -> u64 {
+    let (one, most) = limits(view);
     match view.largest_held() {
         None => view.largest(),
-        Some(0) => LEAF_ONE.min(view.most()),
+        Some(0) => one.min(most),
         // Tables are not trusted.
-        Some(largest) => largest.min(view.most()),
+        Some(largest) => largest.min(most),
     }
 }
 
+/// Returns what a row of priority 1 is given in a change, and the most that one can be given.
+pub(super) fn limits(view: &TableView) -> (u64, u64) {
+    if view.keeps_priorities() { (KEPT_ONE, KEPT_MOST) } else { (LEAF_ONE, view.most()) }
+}
+
 /// Gives leaves to the new rows whose step is a multiple of `stride`, with the
-/// [initial](initial_leaf) value, and clears those of rows that the ring no longer keeps.
+/// [initial] value, and clears those of rows that the ring no longer keeps.
 pub(super) fn enter<'a>(
     guard: &mut TableGuard<'_>,
     lanes: &[Arc<Lane>],
@@ -77,7 +88,7 @@ pub(super) fn enter<'a>(
         }
         flush(guard, scratch);
     }
-    let initial = initial_leaf(guard);
+    let initial = initial(guard);
     let mut count = 0;
     // Spares the division in tables with a leaf for every transition. No step but 0 is a multiple
     // of 0.

@@ -1,7 +1,6 @@
 //! Computes the importance weights of prioritised sampling.
 
-use super::leaf_values::real;
-use super::power::raise;
+use backcast_layout::raise_to_power;
 
 /// Computes the importance weights of leaves, where the weight of the value `least` is 1 (Schaul et
 /// al. 2016, section 3.4). Row `i` has probability `P(i) = leaf(i) / total`. Its weight is
@@ -15,9 +14,15 @@ pub(crate) fn weights<'a>(
 ) -> impl Iterator<Item = f32> + 'a {
     scratch.clear();
     scratch.extend(leaves.iter().map(|leaf| real(least) / real(*leaf.max(&least).max(&1))));
-    raise(scratch, beta);
+    raise_to_power(scratch, beta);
     #[expect(clippy::cast_possible_truncation, reason = "between 0 and 1")]
     scratch.iter().map(|weight| *weight as f32)
+}
+
+/// Returns a number of at most 2^53 exactly, and a larger one rounded.
+#[expect(clippy::cast_precision_loss, reason = "leaves have at most 40 bits")]
+pub(super) fn real(value: u64) -> f64 {
+    value as f64
 }
 
 #[cfg(test)]

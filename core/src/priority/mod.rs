@@ -6,16 +6,17 @@
 //! are drawn in proportion to their leaves (Schaul, Quan, Antonoglou, Silver: "Prioritized
 //! experience replay", ICLR 2016, section 3.3).
 
+mod alpha;
 mod distribution;
 mod enter;
+mod exponent;
 mod importance_weights;
-mod leaf_values;
 mod options;
-mod power;
 mod sequence;
 mod state;
 mod updates;
 
+pub use self::alpha::Alpha;
 pub use self::distribution::{PriorityBin, PriorityDistribution};
 pub(crate) use self::enter::initial_leaf;
 pub(crate) use self::importance_weights::weights;

@@ -2,6 +2,7 @@
 
 use backcast_layout::TableSettings;
 
+use super::alpha::Alpha;
 use crate::error::PriorityError;
 use crate::variant_words::variant_words;
 
@@ -35,7 +36,7 @@ pub struct PriorityOptions {
     /// Name of the table. Samplers that use the same name share their priorities, in all processes.
     pub table: String,
     /// Exponent of priorities: 0 draws uniformly, 1 in proportion to priorities.
-    pub alpha: f64,
+    pub alpha: Alpha,
     /// Number added to priorities before the exponent, so that rows of priority 0 are drawn too.
     pub eps: f64,
     /// Exponent of the importance weights.
@@ -162,10 +163,10 @@ impl PriorityOptions {
     /// Returns options that draw in proportion to `(priority + 1e-6) ^ alpha`, with weights of
     /// exponent 0.4.
     #[must_use]
-    pub fn alpha(alpha: f64) -> Self {
+    pub fn alpha(alpha: impl Into<Alpha>) -> Self {
         Self {
             table: Self::TABLE.to_owned(),
-            alpha,
+            alpha: alpha.into(),
             eps: Self::EPS,
             beta: Beta::Constant(Self::BETA),
             normalize: WeightNorm::Batch,
@@ -228,19 +229,18 @@ impl PriorityOptions {
 
     pub(crate) fn settings(&self) -> TableSettings {
         TableSettings {
-            exponent: self.alpha,
+            exponent: self.alpha.first(),
             eps: self.eps,
             stride: self.stride,
             tracks_largest: self.initial == InitialPriority::Held,
+            keeps_priorities: self.alpha.can_change(),
         }
     }
 
     /// Refuses numbers out of range.
     pub(crate) fn check(&self) -> Result<(), PriorityError> {
         let refuse = |what, value, wanted| Err(PriorityError::BadOption { what, value, wanted });
-        if !(self.alpha.is_finite() && self.alpha >= 0.0) {
-            return refuse("alpha", self.alpha, "a number from 0 up, often 0.6");
-        }
+        self.alpha.check()?;
         if !(self.eps.is_finite() && self.eps >= 0.0) {
             return refuse("eps", self.eps, "a number from 0 up, such as 1e-6");
         }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use backcast_layout::protocol::sum_tree::LeafChange;
 use backcast_layout::{TableGuard, TableSettings, TableView};
 
+use super::enter::limits;
 use super::updates::locked_table;
 use crate::error::{PriorityError, RestoreError};
 use crate::ring::Ring;
@@ -24,14 +25,15 @@ pub struct TableState {
     pub name: String,
     /// Exponent, eps and stride of its priorities, and what new rows get.
     pub settings: TableSettings,
-    /// Largest leaf so far.
+    /// Largest leaf so far, or largest priority if they are kept.
     pub largest: u64,
     /// Leaves of each lane.
     pub lanes: Vec<LaneLeaves>,
 }
 
 /// Leaves of consecutive rows of a lane. A leaf is `(priority + eps) ^ exponent` as a multiple of
-/// 2^-24, or 0 if no transition that has a priority starts at its row.
+/// 2^-24, or 0 if no transition that has a priority starts at its row. A table that keeps
+/// priorities has the bits of `priority + eps`, an f64, instead.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LaneLeaves {
     /// First row.
@@ -76,11 +78,13 @@ impl Ring {
     ) -> Result<impl Iterator<Item = Named<TableState>> + 'a, PriorityError> {
         let tables = self.store().table_settings()?.into_iter();
         Ok(tables.map(move |(name, settings)| {
-            let state = settings.map_err(PriorityError::from).and_then(|settings| {
-                let (largest, lanes) = locked_table(self, (&name, settings), wait, |guard| {
-                    let lanes = (0..guard.lanes()).map(|lane| leaves_of(guard, lane)).collect();
-                    (guard.largest(), lanes)
-                })?;
+            let state = settings.map_err(PriorityError::from).and_then(|mut settings| {
+                let (exponent, largest, lanes) =
+                    locked_table(self, (&name, settings), wait, |guard| {
+                        let lanes = (0..guard.lanes()).map(|lane| leaves_of(guard, lane)).collect();
+                        (guard.exponent(), guard.largest(), lanes)
+                    })?;
+                settings.exponent = exponent.unwrap_or(settings.exponent);
                 Ok(TableState { name: name.clone(), settings, largest, lanes })
             });
             (name, state)
@@ -92,7 +96,7 @@ fn leaves_of(view: &TableView, lane: u32) -> LaneLeaves {
     let (entered, expired) = view.lane(lane);
     // A hostile process may have set any range.
     let first = expired.max(entered.saturating_sub(view.lane_leaves())).min(entered);
-    let leaves = (first..entered).map(|seq| view.leaf(view.leaf_of(lane, seq))).collect();
+    let leaves = (first..entered).map(|seq| view.given(view.leaf_of(lane, seq))).collect();
     LaneLeaves { first, leaves }
 }
 
@@ -148,7 +152,7 @@ fn store(
     rows: &[Range<u64>],
 ) -> Result<(), RestoreError> {
     let bad = |problem: String| RestoreError::BadTable { table: state.name.clone(), problem };
-    let (most, lanes) = (guard.most(), rows.len());
+    let ((_, most), lanes) = (limits(guard), rows.len());
     if state.lanes.len() != lanes {
         return Err(bad(format!("it has {} lanes, the ring {lanes}", state.lanes.len())));
     }

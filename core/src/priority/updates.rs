@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backcast_layout::protocol::sum_tree::LeafChange;
-use backcast_layout::{Lane, PriorityTable, TableCounters, TableGuard, TableSettings, TableView};
+use backcast_layout::{
+    Lane, LeafValues, PriorityTable, TableCounters, TableGuard, TableSettings, TableView,
+};
 
 use super::enter::{EnterScratch, enter, is_behind};
-use super::leaf_values::LeafValues;
 use super::options::PriorityOptions;
 use crate::error::{BadRowIndex, LockError, PriorityError};
 use crate::index::{AsRowIndex, RowIndex, numbers};
@@ -30,13 +31,12 @@ const LOCKED_READ: Duration = Duration::from_millis(20);
 /// [`Ring::priorities`].
 #[derive(Debug)]
 pub struct Priorities {
-    table: PriorityTable,
+    pub(super) table: PriorityTable,
     ring: Ring,
-    values: LeafValues,
     /// Steps of an episode from one transition that has a leaf to the next.
     stride: u32,
     scratch: Scratch,
-    limits: LockLimits,
+    pub(super) limits: LockLimits,
 }
 
 /// Memory that updates reuse.
@@ -74,10 +74,9 @@ impl Ring {
     pub fn priorities(&self, options: &PriorityOptions) -> Result<Priorities, PriorityError> {
         options.check()?;
         let table = open(self, &options.table, options.settings())?;
-        let values = LeafValues::new(table.settings(), table.most());
         let (ring, stride, scratch) = (self.clone(), options.stride, Scratch::default());
         let limits = LockLimits::new(self.interrupt());
-        Ok(Priorities { table, ring, values, stride, scratch, limits })
+        Ok(Priorities { table, ring, stride, scratch, limits })
     }
 }
 
@@ -125,15 +124,18 @@ impl Priorities {
             return Err(PriorityError::WrongCount { indices, priorities });
         }
         let (lanes, rows) = self.rows();
-        let Self { table, values: leaf_values, scratch, stride, .. } = self;
+        let leaf_values = self.leaf_values();
+        let Self { table, scratch, stride, .. } = self;
         let Scratch { powers, values, requested, changes, entering } = scratch;
         requested.clear();
         values.clear();
+        let keeps = table.keeps_priorities();
         let found = leaf_values.of(priorities, powers);
         for (position, ((index, priority), value)) in
             index.iter().zip(priorities).zip(found).enumerate()
         {
-            let value = checked(position, *priority, value, *leaf_values)?;
+            let value = checked(position, *priority, value, leaf_values)?;
+            let value = if keeps { leaf_values.kept(*priority) } else { value };
             BadRowIndex::check(position, *index, &rows)?;
             let (lane, seq) = (RowIndex(*index).lane(), RowIndex(*index).seq());
             let leaf = table.leaf_of(lane, seq);
@@ -144,9 +146,26 @@ impl Priorities {
         // Sort before taking the lock, since other processes wait for it.
         requested.sort_unstable();
         locked(table, limits, |guard| {
+            // Another process may have changed the exponent, and with it the limit, meanwhile.
+            let now = of_exponent(guard, leaf_values);
+            if now != leaf_values {
+                let mut pairs = priorities.iter().zip(&*values).enumerate();
+                let too_large = pairs.find(|(_, (_, kept))| !now.has_value(**kept));
+                if let Some((position, (value, _))) = too_large {
+                    let (value, limit) = (*value, now.limit());
+                    return Err(PriorityError::TooLarge { position, value, limit });
+                }
+            }
             enter(guard, &lanes, rows.iter(), *stride, entering);
-            set(guard, (index, values), requested, changes)
-        })
+            Ok(set(guard, (index, values), requested, changes))
+        })?
+    }
+
+    /// Returns the conversion of priorities to leaves, by the present exponent.
+    fn leaf_values(&self) -> LeafValues {
+        let TableSettings { exponent, eps, .. } = self.table.settings();
+        let most = self.table.most();
+        of_exponent(&self.table, LeafValues { exponent, eps, most })
     }
 
     /// Returns the memory and the readable rows of every lane.
@@ -186,7 +205,7 @@ impl Priorities {
 
     /// Reads one state of the table. If a change is made meanwhile, the read is repeated, a few
     /// times without the lock, then with it. If another process keeps the lock for too long, the
-    /// last read may mix several states.
+    /// last read may mix several states, but never leaves of two exponents: it fails instead.
     pub(crate) fn consistent<R>(
         &mut self,
         mut read: impl FnMut(&TableView) -> R,
@@ -206,17 +225,31 @@ impl Priorities {
         }
         match locked(&mut self.table, &LockLimits::now().at_most(LOCKED_READ), |guard| read(guard))
         {
-            Err(PriorityError::Lock(_)) => Ok(read(&self.table)),
+            Err(PriorityError::Lock(_)) => {
+                let exponent = |table: &PriorityTable| {
+                    (!table.is_exponent_changing()).then(|| table.exponent().map(f64::to_bits))
+                };
+                if let Some(before) = exponent(&self.table) {
+                    let found = read(&self.table);
+                    if exponent(&self.table) == Some(before) {
+                        return Ok(found);
+                    }
+                }
+                // Leaves of two exponents are of no use together, so the read waits for the change.
+                locked(&mut self.table, &self.limits, |guard| read(guard))
+            }
             found => found,
         }
     }
 
     /// Returns the total of the tree, the sum of its leaves, and the number of leaves that are not
-    /// 0, while no other process changes the table. O(rows).
+    /// 0, while no other process changes the table. The leaves are computed again if the table
+    /// keeps priorities. O(rows).
     pub fn audit_locked(&mut self) -> Result<(u128, u128, u64), PriorityError> {
         locked(&mut self.table, &self.limits, |guard| {
             let leaves = u64::from(guard.lanes()).saturating_mul(guard.lane_leaves());
-            let values = (0..usize::try_from(leaves).unwrap_or(0)).map(|leaf| guard.leaf(leaf));
+            let value = |leaf| guard.value_of(guard.given(leaf));
+            let values = (0..usize::try_from(leaves).unwrap_or(0)).map(value);
             let (sum, count) = values.fold((0, 0), |(sum, count), value| {
                 (sum + u128::from(value), count + u64::from(value > 0))
             });
@@ -254,6 +287,11 @@ pub(super) fn locked_table<R>(
 ) -> Result<R, PriorityError> {
     let mut table = open(ring, name, settings)?;
     locked_within(&mut table, wait, work)
+}
+
+/// Returns the conversion of priorities by the present exponent, if the table's can change.
+fn of_exponent(view: &TableView, values: LeafValues) -> LeafValues {
+    LeafValues { exponent: view.exponent().unwrap_or(values.exponent), ..values }
 }
 
 /// Sets the leaves of rows that have one. Returns how many have none.
@@ -301,7 +339,7 @@ fn checked(
 }
 
 /// Runs `work` with the table's lock.
-fn locked<R>(
+pub(super) fn locked<R>(
     table: &mut PriorityTable,
     limits: &LockLimits,
     work: impl FnOnce(&mut TableGuard<'_>) -> R,

@@ -16,6 +16,15 @@ use crate::ring::Ring;
 
 /// Number of items whose first draws are made from one state of the tree.
 const TOGETHER: usize = 64;
+/// Outcome of the first draws of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FirstDraws {
+    Made,
+    /// No row has a priority.
+    Empty,
+    /// The exponent of the table changed meanwhile.
+    OfTwoExponents,
+}
 
 /// Priorities of a sampler, and the draws of the current batch.
 #[derive(Debug)]
@@ -29,6 +38,10 @@ pub(super) struct PrioritisedDraws {
     rows: Vec<Option<(usize, u64)>>,
     /// Value of the leaf of each item's last draw.
     leaves: Vec<u64>,
+    /// Exponent of these values, if it can change.
+    exponent: Option<f64>,
+    /// Exponent that the schedule of alpha gave last.
+    scheduled: Option<f64>,
     /// Scratch memory of the weights.
     ratios: Vec<f64>,
 }
@@ -79,7 +92,8 @@ impl PrioritisedDraws {
         options.check()?;
         let priorities = ring.priorities(&options)?;
         let (descents, rows, leaves) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(Self { options, given: None, priorities, descents, rows, leaves, ratios: Vec::new() })
+        let (given, exponent, scheduled, ratios) = (None, None, None, Vec::new());
+        Ok(Self { options, given, priorities, descents, rows, leaves, exponent, scheduled, ratios })
     }
 
     pub(super) fn options(&self) -> &PriorityOptions {
@@ -112,13 +126,39 @@ impl PrioritisedDraws {
         (batch, items): (u64, usize),
         eligibility: &Eligibility,
     ) -> Result<bool, SampleError> {
+        self.follow_schedule(batch)?;
         self.priorities.refresh(eligibility.lanes(), eligibility.ranges().iter())?;
+        let mut made = self.first_draws(rng, (batch, items), TOGETHER)?;
+        if made == FirstDraws::OfTwoExponents {
+            // One state of the tree has one exponent.
+            made = self.first_draws(rng, (batch, items), items)?;
+        }
+        Ok(made != FirstDraws::Empty)
+    }
+
+    /// Changes the exponent of the table if the schedule has come to the next step.
+    fn follow_schedule(&mut self, batch: u64) -> Result<(), PriorityError> {
+        let next = self.options.alpha.at(batch);
+        if next.map(f64::to_bits) != self.scheduled.map(f64::to_bits) {
+            self.priorities.follow(self.options.alpha, batch)?;
+            self.scheduled = next;
+        }
+        Ok(())
+    }
+
+    /// Makes the first draws of all items, `together` of them from one state of the tree.
+    fn first_draws(
+        &mut self,
+        rng: &mut CounterRng,
+        (batch, items): (u64, usize),
+        together: usize,
+    ) -> Result<FirstDraws, SampleError> {
         self.rows.clear();
         self.leaves.clear();
-        let Self { options, priorities, descents, rows, leaves, .. } = self;
-        for first_item in (0..items).step_by(TOGETHER) {
-            let group = first_item..items.min(first_item + TOGETHER);
-            let total = priorities.consistent(|view| {
+        let Self { options, priorities, descents, rows, leaves, exponent, .. } = self;
+        for first_item in (0..items).step_by(together.max(1)) {
+            let group = first_item..items.min(first_item + together.max(1));
+            let (total, found) = priorities.consistent(|view| {
                 let total = view.total();
                 descents.clear();
                 for item in group.clone() {
@@ -130,14 +170,19 @@ impl PrioritisedDraws {
                 view.descend(descents);
                 rows.truncate(first_item);
                 rows.extend(descents.iter().map(|draw| row_of(view, draw)));
-                total
+                (total, view.exponent())
             })?;
             if total == 0 {
-                return Ok(false);
+                return Ok(FirstDraws::Empty);
+            }
+            if first_item == 0 {
+                *exponent = found;
+            } else if found.map(f64::to_bits) != exponent.map(f64::to_bits) {
+                return Ok(FirstDraws::OfTwoExponents);
             }
             leaves.extend(descents.iter().map(|draw| draw.value));
         }
-        Ok(true)
+        Ok(FirstDraws::Made)
     }
 
     /// Returns lane and row of the first draw of an item, if there was a leaf for it.
@@ -146,15 +191,16 @@ impl PrioritisedDraws {
     }
 
     /// Returns the row that an attempt draws for an item, or `None` if it finds none. The row and
-    /// its leaf replace those of the item's last draw.
+    /// its leaf replace those of the item's last draw. Fails if a change of the exponent takes
+    /// longer than draws wait.
     pub(super) fn candidate(
         &mut self,
         rng: &CounterRng,
         batch: u64,
         item: usize,
         attempt: u32,
-    ) -> Option<Candidate> {
-        let Self { options, priorities, rows, leaves, .. } = self;
+    ) -> Result<Option<Candidate>, SampleError> {
+        let Self { options, priorities, rows, leaves, exponent, .. } = self;
         let items = leaves.len();
         let draw = priorities.consistent(|view| {
             let Stratum { first, len } = stratum(options, view.total(), item, items, attempt);
@@ -162,22 +208,33 @@ impl PrioritisedDraws {
             let mut draw = [Descent::of(first + below)];
             view.descend(&mut draw);
             let [draw] = draw;
-            Some((row_of(view, &draw)?, draw.value))
+            // The weights of a batch are by one exponent.
+            let value = match *exponent {
+                Some(exponent) => view.value_by(exponent, draw.node),
+                None => draw.value,
+            };
+            Some((row_of(view, &draw)?, value))
         });
-        // If the lock of the table fails, the attempt finds no row.
-        let (row @ (lane, seq), value) = draw.ok().flatten()?;
+        let draw = match draw {
+            Err(error @ PriorityError::Lock(_)) => return Err(error.into()),
+            // If the lock of the table fails, the attempt finds no row.
+            draw => draw.ok().flatten(),
+        };
+        let Some((row @ (lane, seq), value)) = draw else { return Ok(None) };
         // A gather that begins anew, because a lane was relocated, starts with this row.
-        *rows.get_mut(item)? = Some(row);
-        *leaves.get_mut(item)? = value;
-        Some(Candidate { attempt, lane: u32::try_from(lane).ok()?, seq })
+        if let (Some(of_item), Some(leaf)) = (rows.get_mut(item), leaves.get_mut(item)) {
+            (*of_item, *leaf) = (Some(row), value);
+        }
+        Ok(u32::try_from(lane).ok().map(|lane| Candidate { attempt, lane, seq }))
     }
 
     /// Looks up the leaves of named rows. A row without one gets the value of a new row.
     pub(super) fn look_up(&mut self, index: &[i64]) -> Result<(), SampleError> {
-        let Self { priorities, leaves, .. } = self;
+        let Self { priorities, leaves, exponent, .. } = self;
         Ok(priorities.consistent(|view| {
             leaves.clear();
             leaves.extend(index.iter().map(|index| leaf_of_row(view, *index)));
+            *exponent = view.exponent();
         })?)
     }
 
@@ -195,10 +252,17 @@ impl PrioritisedDraws {
             WeightNorm::Batch => of_batch,
             // A row whose leaf changed since it was drawn may have had a smaller value than all
             // rows have now.
-            WeightNorm::Table => match self.priorities.consistent(TableView::least)? {
-                0 => of_batch,
-                least => least.min(of_batch),
-            },
+            WeightNorm::Table => {
+                let read = |view: &TableView| (view.least(), view.exponent());
+                match self.priorities.consistent(read)? {
+                    (0, _) => of_batch,
+                    // The exponent has changed since the draws, whose leaves compare with no other.
+                    (_, found) if found.map(f64::to_bits) != self.exponent.map(f64::to_bits) => {
+                        of_batch
+                    }
+                    (least, _) => least.min(of_batch),
+                }
+            }
         };
         let Some(beta) = self.options.beta.at(batch).or(self.given) else { return Ok(()) };
         let places = arena.chunks_exact_mut(size_of::<f32>());

@@ -218,6 +218,8 @@ pub(crate) struct TableReport {
     pub(crate) name: String,
     pub(crate) exponent: f64,
     pub(crate) eps: f64,
+    /// Whether the exponent can change.
+    pub(crate) keeps_priorities: bool,
     pub(crate) initial: &'static str,
     /// `None` if only the first transition of an episode has a priority.
     pub(crate) stride: Option<u32>,
@@ -386,6 +388,7 @@ impl RingReport {
                     name: table.name.clone(),
                     exponent: table.settings.exponent,
                     eps: table.settings.eps,
+                    keeps_priorities: table.settings.keeps_priorities,
                     initial: InitialPriority::of(&table.settings).as_str(),
                     stride: Some(table.settings.stride)
                         .filter(|stride| *stride != PriorityOptions::EPISODE_STARTS),

@@ -32,7 +32,11 @@ pub(crate) struct SavedTable {
     /// Whether new rows get the largest leaf of the table; absent: the largest so far.
     #[serde(default, skip_serializing_if = "is_not")]
     pub(crate) tracks_largest: bool,
-    /// Largest leaf so far.
+    /// Whether the files have priorities in place of leaves, so that the exponent can change;
+    /// absent: leaves.
+    #[serde(default, skip_serializing_if = "is_not")]
+    pub(crate) keeps_priorities: bool,
+    /// Largest leaf so far, or largest priority.
     pub(crate) largest: u64,
     /// Files with its leaves.
     pub(crate) chunks: Vec<SavedChunk>,
@@ -124,8 +128,8 @@ impl SavedTable {
     }
 
     pub(crate) fn settings(&self) -> TableSettings {
-        let Self { exponent, eps, stride, tracks_largest, .. } = *self;
-        TableSettings { exponent, eps, stride, tracks_largest }
+        let Self { exponent, eps, stride, tracks_largest, keeps_priorities, .. } = *self;
+        TableSettings { exponent, eps, stride, tracks_largest, keeps_priorities }
     }
 }
 

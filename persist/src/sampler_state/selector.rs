@@ -1,6 +1,6 @@
 //! JSON of selectors and of their priorities.
 
-use backcast_core::{Beta, InitialPriority, PriorityOptions, Selector, TableOptions};
+use backcast_core::{Alpha, Beta, InitialPriority, PriorityOptions, Selector, TableOptions};
 use serde::{Deserialize, Serialize};
 
 use super::{BadSamplerState, every, is_every};
@@ -25,7 +25,7 @@ pub(super) enum SavedSelector {
 #[serde(deny_unknown_fields)]
 pub(super) struct SavedPriority {
     table: String,
-    exponent: f64,
+    exponent: SavedAlpha,
     eps: f64,
     beta: SavedBeta,
     weights: String,
@@ -48,6 +48,19 @@ const FUNCTION: &str = "function";
 enum SavedBeta {
     Constant(f64),
     Annealed(f64, u64),
+    Word(String),
+}
+
+/// Alpha that is the table's.
+const TABLE: &str = "table";
+
+/// JSON of alpha: a constant; the first value, the last and the batches between them; or
+/// `"table"`.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+enum SavedAlpha {
+    Constant(f64),
+    Annealed(f64, f64, u64),
     Word(String),
 }
 
@@ -122,14 +135,30 @@ impl SavedPriority {
             Beta::Annealed { from, batches } => SavedBeta::Annealed(from, batches),
             Beta::Function => SavedBeta::Word(FUNCTION.to_owned()),
         };
-        let (exponent, weights) = (alpha, normalize.as_str().to_owned());
+        let exponent = match alpha {
+            Alpha::Constant(alpha) => SavedAlpha::Constant(alpha),
+            Alpha::Annealed { first, last, batches } => SavedAlpha::Annealed(first, last, batches),
+            Alpha::Table => SavedAlpha::Word(TABLE.to_owned()),
+        };
+        let weights = normalize.as_str().to_owned();
         let initial = (initial != InitialPriority::default()).then(|| initial.as_str().to_owned());
         Self { table, exponent, eps, beta, weights, stratified, stride, initial }
     }
 
     /// Returns the options. Their numbers are checked where a sampler is made of them.
     pub(super) fn options(self) -> Result<PriorityOptions, BadSamplerState> {
-        let Self { table, exponent: alpha, eps, beta, weights, stratified, stride, initial } = self;
+        let Self { table, exponent, eps, beta, weights, stratified, stride, initial } = self;
+        let alpha = match exponent {
+            SavedAlpha::Constant(alpha) => Alpha::Constant(alpha),
+            SavedAlpha::Annealed(first, last, batches) => Alpha::Annealed { first, last, batches },
+            SavedAlpha::Word(word) if word == TABLE => Alpha::Table,
+            SavedAlpha::Word(word) => {
+                let problem = format!(
+                    "`priority.exponent` is a number, a triple or \"{TABLE}\", and here {word:?}"
+                );
+                return Err(BadSamplerState { problem });
+            }
+        };
         let beta = match beta {
             SavedBeta::Constant(beta) => Beta::Constant(beta),
             SavedBeta::Annealed(from, batches) => Beta::Annealed { from, batches },

@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 
 use backcast_core::{
-    Exist, InitialPriority, NoLearner, NoWriter, PriorityOptions, RateLimiter, Ring, RingOptions,
-    RowIndex, SamplerOptions, WriterError, WriterOptions,
+    Alpha, Exist, InitialPriority, NoLearner, NoWriter, PriorityOptions, RateLimiter, Ring,
+    RingOptions, RowIndex, SamplerOptions, WriterError, WriterOptions,
 };
 use backcast_files::Progress;
 use backcast_persist::{LoadError, LoadOptions, SaveOptions, Store};
@@ -53,11 +53,16 @@ fn a_loaded_ring_draws_by_priority_what_the_saved_one_draws() {
             PriorityOptions::alpha(0.6).beta(0.4),
             PriorityOptions::alpha(1.0).eps(0.5).table("second"),
             PriorityOptions::alpha(0.8).initial(InitialPriority::Held).table("held"),
+            PriorityOptions::alpha(Alpha::Table).table("changed"),
+            PriorityOptions::alpha(Alpha::Table).initial(InitialPriority::Held).table("both"),
         ];
         let mut writer = writer(&ring);
         append(&mut writer, &schema, lanes, steps, 3);
         for options in &options {
             set(&ring, options);
+        }
+        for options in &options[3..] {
+            ring.priorities(options).unwrap().set_alpha(0.9).unwrap();
         }
         // The second snapshot has other priorities, and rows that learners have not drawn yet.
         store.save(&ring, "a", SaveOptions::default().name("pong").sizes(512, 2_048)).unwrap();
@@ -73,8 +78,20 @@ fn a_loaded_ring_draws_by_priority_what_the_saved_one_draws() {
             let loaded = load(&place, &store, spec, "loaded");
             let again = options.each_ref().map(|options| draws(&loaded, options));
             assert_eq!(again, *expected, "{spec}, {lanes} lanes of {steps} steps");
-            let (sum, leaves, _) = loaded.priorities(&options[0]).unwrap().audit_locked().unwrap();
-            assert_eq!(sum, leaves);
+            for options in &options {
+                let (sum, leaves, _) = loaded.priorities(options).unwrap().audit_locked().unwrap();
+                assert_eq!(sum, leaves);
+            }
+            // The priorities came with their powers: another exponent gives the draws of the ring.
+            let changed = &options[4];
+            if spec == "pong@b" {
+                let at_half = |ring: &Ring| {
+                    ring.priorities(changed).unwrap().set_alpha(0.5).unwrap();
+                    draws(ring, changed)
+                };
+                assert_eq!(at_half(&loaded), at_half(&ring));
+                ring.priorities(changed).unwrap().set_alpha(0.9).unwrap();
+            }
         }
         let read_only = LoadOptions::default().base(place.base()).huge_pages(false);
         let attached = store.attach_snapshot("pong@b", read_only).unwrap();

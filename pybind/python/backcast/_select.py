@@ -26,8 +26,12 @@ class Priority:
 
     Parameters
     ----------
-    alpha : float, default 0.6
-        Exponent of the priorities: 0 is uniform, 1 in proportion to them.
+    alpha : float, triple or "table", default 0.6
+        Exponent of the priorities: 0 is uniform, 1 in proportion to them. A number is fixed when
+        the table is made. A triple ``(first, last, batches)`` moves from ``first`` to ``last`` over
+        ``batches`` batches, in at most 100 steps; where several samplers have one, the one that is
+        furthest decides. ``"table"`` is the exponent that the table has, 0.6 at first, which
+        :attr:`Sampler.alpha` sets for all its samplers.
     beta : float, pair or function, default 0.4
         Exponent of the importance weights ``batch["weight"]``, 0 to 1. A pair ``(first, batches)``
         grows linearly from ``first`` to 1 over ``batches`` batches; a function is called with the
@@ -42,7 +46,7 @@ class Priority:
         drawn are below 1.
     table : str, default "priority"
         Name of the table. Samplers of one name share the table, in all processes, with equal
-        ``alpha``, ``eps`` and ``initial``.
+        ``eps`` and ``initial``, and an equal number as ``alpha`` or none.
     initial : {"ever", "held"}, default "ever"
         Priority of new transitions. With ``"ever"``, the largest that was ever set in the table,
         and at least 1. With ``"held"``, the largest that a transition of the ring has when they
@@ -60,7 +64,7 @@ class Priority:
     0
     """
 
-    alpha: float = 0.6
+    alpha: float | tuple[float, float, int] | Literal["table"] = 0.6
     beta: float | tuple[float, int] | Callable[[int], float] = 0.4
     eps: float = 1e-6
     stratified: bool = False
@@ -73,7 +77,7 @@ class Priority:
 class _Ranked:
     """Settings of a table of priorities."""
 
-    alpha: float = 0.6
+    alpha: float | Literal["table"] = 0.6
     eps: float = 1e-6
     table: str = "priority"
     initial: Literal["ever", "held"] = "ever"
@@ -84,8 +88,10 @@ class Largest(_Ranked):
 
     Parameters
     ----------
-    alpha, eps : float, default 0.6 and 1e-6
-        Settings of the table, equal in all its samplers.
+    alpha : float or "table", default 0.6
+        Exponent of the priorities, a setting of the table as in :class:`Priority`.
+    eps : float, default 1e-6
+        Number that is added to every priority, equal in all its samplers.
     table : str, default "priority"
         Name of the table of priorities.
     initial : {"ever", "held"}, default "ever"
@@ -98,8 +104,10 @@ class Smallest(_Ranked):
 
     Parameters
     ----------
-    alpha, eps : float, default 0.6 and 1e-6
-        Settings of the table, equal in all its samplers.
+    alpha : float or "table", default 0.6
+        Exponent of the priorities, a setting of the table as in :class:`Priority`.
+    eps : float, default 1e-6
+        Number that is added to every priority, equal in all its samplers.
     table : str, default "priority"
         Name of the table of priorities.
     initial : {"ever", "held"}, default "ever"

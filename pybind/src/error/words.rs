@@ -49,7 +49,7 @@ const WITHOUT_CALLERS_WORDS: [&str; 20] = [
 ];
 
 /// Remedies in the words of the core, and as Python has them. `#` is a number.
-const REMEDIES: [(&str, &str); 41] = [
+const REMEDIES: [(&str, &str); 42] = [
     ("give `final_obs`, since", "give final_obs=infos[\"final_obs\"], since"),
     (
         "give `next_obs`, the observation that the step led to,",
@@ -99,6 +99,10 @@ const REMEDIES: [(&str, &str); 41] = [
         "make it with select=bc.Priority(), such as buf.sampler(select=bc.Priority(alpha=0.6))",
     ),
     ("such as absolute TD errors", "such as abs(td)"),
+    (
+        "use a table whose alpha can change",
+        "use a table of bc.Priority(alpha=\"table\"), or of alpha=(first, last, batches)",
+    ),
     ("create the ring with a column `reward` of f4", "create the ring with \"reward\": \"f4\""),
     ("create the ring with a column `discount` of f4", "create the ring with \"discount\": \"f4\""),
     (

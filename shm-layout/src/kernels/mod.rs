@@ -8,6 +8,7 @@
 )]
 
 pub(crate) mod huge_array;
+pub(crate) mod power;
 pub(crate) mod prefetch;
 pub(crate) mod racy_copy;
 pub(crate) mod rank;

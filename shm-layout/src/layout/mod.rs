@@ -16,6 +16,7 @@ pub(crate) mod lane_alias;
 pub(crate) mod lane_header;
 pub(crate) mod lane_policy;
 pub(crate) mod lane_shape;
+pub(crate) mod leaf_values;
 pub(crate) mod learned_table;
 pub(crate) mod limiter_table;
 pub(crate) mod low_marks;

@@ -8,6 +8,7 @@ use bytemuck::{Pod, Zeroable};
 
 use crate::error::SegmentError;
 use crate::kernels::prefetch::prefetch_line;
+use crate::layout::leaf_values::{KEPT_MOST, KEPT_ONE, LEAF_ONE, LeafValues};
 use crate::layout::origin::header_crc;
 use crate::layout::table_header::{CommonHeader, KIND_PRIORITIES, TableOrigin};
 use crate::layout::tree_shape::{FAN_OUT, TreeShape};
@@ -17,8 +18,6 @@ use crate::os::mapping::Mapping;
 pub(crate) const TABLE_HEADER_BYTES: u64 = 256;
 /// Bytes of a lane's words.
 pub(crate) const TABLE_LANE_BYTES: u64 = 16;
-/// Fractional bits of a leaf: the leaf of priority 1 is `1 << 24`.
-pub const LEAF_ONE: u64 = 1 << 24;
 /// Maximum leaves of a table.
 pub(crate) const MAX_LEAVES: u64 = 1 << 36;
 /// Bytes of a word.
@@ -36,7 +35,7 @@ pub(crate) struct TableHeader {
     pub lane_count: u32,
     /// Kind of table: 1, priorities in a sum tree.
     pub kind: u32,
-    /// Exponent of priorities, bits of an f64.
+    /// Exponent of priorities, bits of an f64. The first one if priorities are kept.
     pub exponent: u64,
     /// Number added to priorities before the exponent, bits of an f64.
     pub eps: u64,
@@ -47,8 +46,10 @@ pub(crate) struct TableHeader {
     /// 1 if the tree tracks its largest leaf, which new rows get; 0 if they get the largest leaf
     /// that was ever given.
     pub tracks_largest: u32,
+    /// 1 if the priorities of the leaves are kept, so that the exponent can change; 0 if not.
+    pub keeps_priorities: u32,
     /// Zero.
-    pub unused: [u8; 36],
+    pub unused: [u8; 32],
     /// CRC-32 of all bytes before it.
     pub crc32: u32,
 }
@@ -60,7 +61,7 @@ pub(crate) struct TableHeader {
 pub(crate) struct TableCounterBytes {
     /// Leaves listed in the journal. 0 unless a change is being made or its process was killed.
     pub journal_count: u64,
-    /// Largest leaf value so far.
+    /// Largest leaf value so far, or largest priority if they are kept.
     pub largest: u64,
     /// Rows that got a leaf.
     pub entered: u64,
@@ -72,8 +73,10 @@ pub(crate) struct TableCounterBytes {
     pub repairs: u64,
     /// Finished changes. A draw during which this number stayed the same met no change.
     pub changes: u64,
+    /// Present exponent of priorities, bits of an f64, if they are kept.
+    pub exponent: u64,
     /// Zero.
-    pub unused: [u8; 72],
+    pub unused: [u8; 64],
 }
 
 /// Words of a lane. Used for their offsets only: in memory they are atomics.
@@ -92,10 +95,10 @@ const _: () = {
     assert!(size_of::<TableLaneBytes>() as u64 == TABLE_LANE_BYTES);
 };
 
-/// Settings of a table, fixed when it is created.
+/// Settings of a table, fixed when it is created, but for the exponent if priorities are kept.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TableSettings {
-    /// Exponent of priorities.
+    /// Exponent of priorities; the present one if they are kept.
     pub exponent: f64,
     /// Number added to priorities before the exponent.
     pub eps: f64,
@@ -104,6 +107,8 @@ pub struct TableSettings {
     /// Whether new rows get the largest leaf of the table. Otherwise they get the largest that was
     /// ever given.
     pub tracks_largest: bool,
+    /// Whether the table keeps priorities beside the leaves, so that its exponent can change.
+    pub keeps_priorities: bool,
 }
 
 /// Counters of a table at one moment.
@@ -130,7 +135,11 @@ pub(crate) struct TableShape {
 
 impl TableShape {
     /// Returns the sizes, or `None` if a table cannot have them.
-    pub(crate) fn new(lanes: u32, lane_leaves: u64, tracks_largest: bool) -> Option<Self> {
+    pub(crate) fn new(
+        lanes: u32,
+        lane_leaves: u64,
+        (tracks_largest, keeps_priorities): (bool, bool),
+    ) -> Option<Self> {
         let leaves = u64::from(lanes).checked_mul(lane_leaves)?;
         if leaves > MAX_LEAVES {
             return None;
@@ -140,7 +149,11 @@ impl TableShape {
         let count = counter(offset_of!(TableCounterBytes, journal_count));
         let changes = counter(offset_of!(TableCounterBytes, changes));
         let tree = if tracks_largest { TreeShape::tracking_largest } else { TreeShape::new };
-        let tree = tree((count, changes), first, leaves)?;
+        let mut tree = tree((count, changes), first, leaves)?;
+        if keeps_priorities {
+            let exponent = counter(offset_of!(TableCounterBytes, exponent));
+            tree = tree.keeping_priorities(exponent)?;
+        }
         let bytes = u64::try_from(tree.end().checked_mul(WORD)?).ok()?;
         Some(Self { lanes, lane_leaves, bytes, tree })
     }
@@ -165,7 +178,8 @@ impl TableHeader {
             file_bytes: shape.bytes,
             stride: settings.stride,
             tracks_largest: settings.tracks_largest.into(),
-            unused: [0; 36],
+            keeps_priorities: settings.keeps_priorities.into(),
+            unused: [0; 32],
             crc32: 0,
         };
         header.crc32 = header_crc(&header);
@@ -179,7 +193,11 @@ impl TableHeader {
         settings: TableSettings,
     ) -> Vec<u8> {
         let header = Self::new(shape, ring_uuid, settings);
-        let counters = TableCounterBytes { largest: LEAF_ONE, ..TableCounterBytes::zeroed() };
+        let mut counters = TableCounterBytes { largest: LEAF_ONE, ..TableCounterBytes::zeroed() };
+        if settings.keeps_priorities {
+            counters.largest = KEPT_ONE;
+            counters.exponent = settings.exponent.to_bits();
+        }
         [bytemuck::bytes_of(&header), bytemuck::bytes_of(&counters)].concat()
     }
 
@@ -192,7 +210,8 @@ impl TableHeader {
     ) -> Result<(TableShape, TableSettings), SegmentError> {
         CommonHeader::of(self).check(path, KIND_PRIORITIES, ring_uuid, lanes)?;
         let corrupt = |what: &str| SegmentError::corrupt(path, what);
-        let shape = TableShape::new(lanes, self.lane_leaves, self.tracks_largest == 1)
+        let parts = (self.tracks_largest == 1, self.keeps_priorities == 1);
+        let shape = TableShape::new(lanes, self.lane_leaves, parts)
             .filter(|shape| shape.bytes == self.file_bytes)
             .ok_or_else(|| corrupt("the size that it claims is impossible"))?;
         let settings = self.settings();
@@ -206,14 +225,18 @@ impl TableHeader {
         if self.tracks_largest > 1 {
             return Err(corrupt("what new rows get is neither 0 nor 1"));
         }
+        if self.keeps_priorities > 1 {
+            return Err(corrupt("whether it keeps priorities is neither 0 nor 1"));
+        }
         Ok((shape, settings))
     }
 
     /// Returns the settings, which may be damaged if the header was not checked.
     pub(crate) fn settings(&self) -> TableSettings {
         let (exponent, eps) = (f64::from_bits(self.exponent), f64::from_bits(self.eps));
-        let tracks_largest = self.tracks_largest == 1;
-        TableSettings { exponent, eps, stride: self.stride, tracks_largest }
+        let (tracks_largest, keeps_priorities) =
+            (self.tracks_largest == 1, self.keeps_priorities == 1);
+        TableSettings { exponent, eps, stride: self.stride, tracks_largest, keeps_priorities }
     }
 }
 
@@ -251,9 +274,30 @@ impl TableMemory {
         self.store(word, entered, Ordering::Release);
     }
 
-    /// Returns the largest leaf value so far, within the limits.
+    /// Returns the largest leaf value so far, or largest priority if they are kept, within the
+    /// limits.
     pub(crate) fn largest(&self) -> u64 {
-        self.load(counter(offset_of!(TableCounterBytes, largest))).clamp(1, self.shape.most())
+        let most = if self.keeps_priorities() { KEPT_MOST } else { self.shape.most() };
+        self.load(counter(offset_of!(TableCounterBytes, largest))).clamp(1, most)
+    }
+
+    /// Returns whether leaves are computed of kept priorities.
+    #[inline]
+    pub(crate) fn keeps_priorities(&self) -> bool {
+        self.shape.tree.kept.is_some()
+    }
+
+    /// Returns the exponent by which leaves are computed of kept priorities.
+    pub(crate) fn exponent(&self) -> f64 {
+        let found = self.load(counter(offset_of!(TableCounterBytes, exponent)));
+        let found = f64::from_bits(found);
+        // Tables are not trusted.
+        if found.is_finite() && found >= 0.0 { found } else { 1.0 }
+    }
+
+    /// Returns the conversion of kept priorities to leaves of an exponent.
+    pub(crate) fn leaf_values(&self, exponent: f64) -> LeafValues {
+        LeafValues { exponent, eps: 0.0, most: self.shape.most() }
     }
 
     pub(crate) fn raise_largest(&self, value: u64) {
@@ -329,20 +373,26 @@ mod tests {
     #[test]
     fn sums_of_the_largest_leaves_fit_a_word() {
         for (lanes, leaves) in [(1, 8), (3, 1_000), (64, 1 << 20), (4_096, 1 << 24)] {
-            let shape = TableShape::new(lanes, leaves, false).unwrap();
+            let shape = TableShape::new(lanes, leaves, (false, true)).unwrap();
             let sum = u128::from(shape.most()) * u128::from(leaves) * u128::from(lanes);
             assert!(sum < 1 << 63, "{lanes} lanes of {leaves}");
             assert!(shape.most() >= 1 << 26, "{lanes} lanes of {leaves}");
         }
-        assert_eq!(TableShape::new(4_096, 1 << 30, true), None);
-        assert_eq!(TableShape::new(4_096, u64::MAX, false), None);
+        assert_eq!(TableShape::new(4_096, 1 << 30, (true, true)), None);
+        assert_eq!(TableShape::new(4_096, u64::MAX, (false, false)), None);
     }
 
     #[test]
     fn a_header_that_was_changed_is_refused() {
         let (uuid, path) = ([7; 16], Path::new("table-x.dat"));
-        let shape = TableShape::new(2, 1_000, true).unwrap();
-        let settings = TableSettings { exponent: 0.6, eps: 1e-6, stride: 40, tracks_largest: true };
+        let shape = TableShape::new(2, 1_000, (true, true)).unwrap();
+        let settings = TableSettings {
+            exponent: 0.6,
+            eps: 1e-6,
+            stride: 40,
+            tracks_largest: true,
+            keeps_priorities: true,
+        };
         let header = TableHeader::new(&shape, uuid, settings);
         assert_eq!(header.check(path, uuid, 2).unwrap(), (shape, settings));
         assert!(header.check(path, [8; 16], 2).is_err(), "another ring");
@@ -361,6 +411,8 @@ mod tests {
             TableHeader { stride: 0, ..header },
             TableHeader { tracks_largest: 0, ..header },
             TableHeader { tracks_largest: 2, ..header },
+            TableHeader { keeps_priorities: 0, ..header },
+            TableHeader { keeps_priorities: 2, ..header },
         ] {
             assert!(matches!(sealed(wrong), SegmentError::Corrupt { .. }), "{wrong:?}");
         }

@@ -14,9 +14,19 @@ pub(crate) struct TreeLevel {
     /// smallest.
     pub(crate) least: usize,
     /// First word of the largest leaves. Equals `sums` on level 0, and on all levels of a tree that
-    /// does not track its largest leaf.
+    /// does not track its largest leaf. In a tree that keeps priorities it tracks the largest of
+    /// these, which are on level 0.
     pub(crate) largest: usize,
     pub(crate) nodes: usize,
+}
+
+/// Places of what a tree has in addition if it keeps the priorities of its leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KeptPlaces {
+    /// Word of the exponent that leaves are computed by.
+    pub(crate) exponent: usize,
+    /// First word of the priorities, one for each leaf.
+    pub(crate) priorities: usize,
 }
 
 /// Places of the words of a tree.
@@ -32,6 +42,8 @@ pub struct TreeShape {
     pub(crate) levels: Vec<TreeLevel>,
     /// Whether the levels have words with the largest leaves.
     pub(crate) tracks_largest: bool,
+    /// `None` if leaves are not computed of kept priorities.
+    pub(crate) kept: Option<KeptPlaces>,
     end: usize,
 }
 
@@ -74,10 +86,27 @@ impl TreeShape {
             }
             levels.push(TreeLevel { sums, least, largest, nodes });
             if nodes <= FAN_OUT {
-                return Some(Self { count, changes, journal: first, levels, tracks_largest, end });
+                let (journal, kept) = (first, None);
+                return Some(Self { count, changes, journal, levels, tracks_largest, kept, end });
             }
             nodes = nodes.div_ceil(FAN_OUT);
         }
+    }
+
+    /// Returns the shape of a tree whose leaves are computed of kept priorities. These are words
+    /// at its end, and the exponent is the word `exponent`. If it tracks its largest leaf, it
+    /// tracks the largest priority instead. Returns `None` if it has more words than `usize` can
+    /// count.
+    #[must_use]
+    pub fn keeping_priorities(mut self, exponent: usize) -> Option<Self> {
+        let (priorities, tracks_largest) = (self.end, self.tracks_largest);
+        let room = self.leaves().checked_next_multiple_of(FAN_OUT)?;
+        self.end = self.end.checked_add(room)?;
+        self.kept = Some(KeptPlaces { exponent, priorities });
+        if let Some(leaves) = self.levels.first_mut().filter(|_| tracks_largest) {
+            leaves.largest = priorities;
+        }
+        Some(self)
     }
 
     /// Returns one past the last word.

@@ -158,6 +158,10 @@ impl TreeWords for TableMemory {
     fn prefetch(&self, word: usize) {
         self.prefetch(word);
     }
+
+    fn replace_kept(&self, kept: &mut [u64]) {
+        self.leaf_values(self.exponent()).replace(kept);
+    }
 }
 
 impl LearnedWord for AtomicU64 {

@@ -26,16 +26,25 @@
 //! the journal and their ancestors. Step 4 empties the journal after all ancestors were recomputed,
 //! children first. Integer sums are not rounded, so no error accumulates.
 //!
+//! A tree may keep the priorities of its leaves, which are then functions of these and of an
+//! exponent that can change ([`set_exponent`]).
+//!
 //! A reader that finds the journal empty, and the same count of changes before and after its loads
 //! ([`observe`], [`is_unchanged`]), has read one state of the tree.
 //!
 //! [`descend`] takes no lock. If sums change during a descent, it may reach a leaf that is not
 //! above the rest, or no leaf. Such a draw has found none, and is made again.
 
+mod kept;
+
 use std::array;
 use std::hint::select_unpredictable;
 use std::sync::atomic::Ordering::{self, Relaxed};
 
+pub use self::kept::{
+    ALL_LEAVES, compute_all, is_exponent_changing, list_all, set_exponent, write_kept,
+};
+use self::kept::{compute_listed, write_computed};
 pub use crate::layout::tree_shape::{FAN_OUT, JOURNAL_ENTRIES, TreeShape};
 
 /// Nodes of a level that the processor's nearest caches keep. A prefetch of their lines only takes
@@ -69,6 +78,8 @@ pub trait TreeWords {
     fn fence(&self, at: TreeFence);
     /// Prefetches the cache line of a word.
     fn prefetch(&self, _word: usize) {}
+    /// Replaces kept priorities by the leaves that the present exponent gives, and 0 by 0.
+    fn replace_kept(&self, _kept: &mut [u64]) {}
 }
 
 /// A leaf and its new value.
@@ -76,7 +87,7 @@ pub trait TreeWords {
 pub struct LeafChange {
     /// Number of the leaf.
     pub leaf: usize,
-    /// New value of the leaf.
+    /// New value of the leaf. In a tree that keeps priorities, its new priority, or 0 for none.
     pub value: u64,
 }
 
@@ -108,7 +119,18 @@ pub fn leaf(tree: &impl TreeWords, shape: &TreeShape, leaf: usize) -> u64 {
 pub fn prefetch_leaf(tree: &impl TreeWords, shape: &TreeShape, leaf: usize) {
     if let Some(word) = shape.leaf(leaf) {
         tree.prefetch(word);
+        if let Some(kept) = shape.kept {
+            tree.prefetch(kept.priorities + leaf);
+        }
     }
+}
+
+/// Returns the word of a leaf that changes give: its priority if the tree keeps it, else the leaf.
+/// 0 for a leaf that the tree lacks.
+pub fn given(tree: &impl TreeWords, shape: &TreeShape, leaf: usize) -> u64 {
+    let place = shape.leaf(leaf);
+    let place = place.map(|word| shape.kept.map_or(word, |kept| kept.priorities + leaf));
+    place.map_or(0, |word| tree.load(word))
 }
 
 /// Returns the sum of all leaves, with eight loads.
@@ -121,7 +143,8 @@ pub fn least(tree: &impl TreeWords, shape: &TreeShape) -> u64 {
     shape.top().map_or(0, |top| smallest(tree.line(top.least)))
 }
 
-/// Returns the largest leaf, with eight loads, or `None` if the tree does not track it.
+/// Returns the largest leaf, or priority if the tree keeps them, with eight loads. `None` if the
+/// tree does not track it.
 pub fn largest(tree: &impl TreeWords, shape: &TreeShape) -> Option<u64> {
     let top = shape.top().filter(|_| shape.tracks_largest)?;
     Some(in_pairs(tree.line(top.largest), u64::max))
@@ -136,6 +159,8 @@ pub struct Ancestors {
     of_least: Vec<usize>,
     /// Ancestors on the same level whose largest leaf has changed.
     of_largest: Vec<usize>,
+    /// Leaves of kept priorities.
+    computed: Vec<u64>,
 }
 
 impl Ancestors {
@@ -194,8 +219,18 @@ fn make(
     // Draws wait while the journal is in use, so prepare as much as possible before.
     ancestors.begin(changes.iter().map(|change| change.leaf));
     prefetch_parents(tree, shape, &ancestors.nodes);
+    if shape.kept.is_some() {
+        ancestors.computed.clear();
+        ancestors.computed.extend(changes.iter().map(|change| change.value));
+        tree.replace_kept(&mut ancestors.computed);
+    }
     write_journal(tree, shape, changes);
-    write_leaves(tree, shape, changes);
+    if shape.kept.is_some() {
+        write_kept(tree, shape, changes);
+        write_computed(tree, shape, changes, &ancestors.computed);
+    } else {
+        write_leaves(tree, shape, changes);
+    }
     recompute(tree, shape, ancestors, Recomputed::Changed);
 }
 
@@ -256,7 +291,7 @@ pub fn recompute(
     ancestors: &mut Ancestors,
     recomputed: Recomputed,
 ) {
-    let Ancestors { nodes, of_least, of_largest } = ancestors;
+    let Ancestors { nodes, of_least, of_largest, .. } = ancestors;
     of_least.clear();
     of_largest.clear();
     let renew = |word: usize, value: u64| {
@@ -276,8 +311,13 @@ pub fn recompute(
             if depth == 0 && renew(level.least + node, smallest(children)) {
                 of_least.push(node);
             }
-            if depth == 0 && shape.tracks_largest && renew(level.largest + node, most(children)) {
-                of_largest.push(node);
+            if depth == 0 && shape.tracks_largest {
+                let is_of_leaves = below.largest == below.sums;
+                let children =
+                    if is_of_leaves { children } else { tree.line(below.largest + node * FAN_OUT) };
+                if renew(level.largest + node, most(children)) {
+                    of_largest.push(node);
+                }
             }
             true
         });
@@ -316,12 +356,19 @@ pub fn clear_journal(tree: &impl TreeWords, shape: &TreeShape) {
 /// Finishes the change of a holder that was killed. Returns `true` if there was one. The caller
 /// holds the tree's lock.
 pub fn repair(tree: &impl TreeWords, shape: &TreeShape, ancestors: &mut Ancestors) -> bool {
-    let count = usize::try_from(tree.load(shape.count)).unwrap_or(usize::MAX).min(JOURNAL_ENTRIES);
+    let count = tree.load(shape.count);
     if count == 0 {
         return false;
     }
+    if is_exponent_changing(tree, shape) {
+        compute_all(tree, shape);
+        clear_journal(tree, shape);
+        return true;
+    }
+    let count = usize::try_from(count).unwrap_or(usize::MAX).min(JOURNAL_ENTRIES);
     let listed = (shape.journal..).take(count).map(|word| usize::try_from(tree.load(word)));
     ancestors.begin(listed.flatten().filter(|leaf| *leaf < shape.leaves()));
+    compute_listed(tree, shape, ancestors);
     recompute(tree, shape, ancestors, Recomputed::All);
     clear_journal(tree, shape);
     true

@@ -15,7 +15,7 @@ use crate::layout::priority_table::{
 use crate::layout::table_header::KIND_PRIORITIES;
 use crate::os::mapping::Mapping;
 use crate::protocol::extremes::{Extreme, extremes};
-use crate::protocol::sum_tree::{self, Ancestors, Descent, FAN_OUT, LeafChange};
+use crate::protocol::sum_tree::{self, Ancestors, Descent, FAN_OUT, LeafChange, TreeWords};
 use crate::store::ring_store::RingStore;
 use crate::store::unnamed_ring::UnnamedRing;
 
@@ -98,7 +98,13 @@ impl TableGuard<'_> {
         }
     }
 
-    /// Raises the largest leaf value given so far.
+    /// Changes the exponent, and all leaves with it, if the table keeps priorities. O(leaves).
+    pub fn set_exponent(&mut self, exponent: f64) {
+        let memory = &*self.view.memory;
+        sum_tree::set_exponent(memory, &memory.shape.tree, exponent.to_bits());
+    }
+
+    /// Raises the largest word given so far: of a leaf, or of a priority if they are kept.
     pub fn raise_largest(&mut self, value: u64) {
         self.view.memory.raise_largest(value);
     }
@@ -122,7 +128,7 @@ pub struct TableInfo {
     pub lane_leaves: u64,
     /// Sum of all leaves.
     pub total: u64,
-    /// Largest leaf value given so far.
+    /// Largest leaf value given so far, or largest priority, as bits of an f64, if they are kept.
     pub largest: u64,
     /// Its counters.
     pub counters: TableCounters,
@@ -141,7 +147,7 @@ impl PriorityTable {
         &self.store
     }
 
-    /// Returns the settings that it was created with.
+    /// Returns the settings that it was opened with.
     #[must_use]
     pub fn settings(&self) -> TableSettings {
         self.settings
@@ -225,6 +231,48 @@ impl TableView {
         sum_tree::leaf(&*self.memory, &self.memory.shape.tree, leaf)
     }
 
+    /// Returns the word that changes give a leaf: its priority if priorities are kept, as the bits
+    /// of an f64, else its value. 0 for a leaf that the table lacks.
+    #[inline]
+    #[must_use]
+    pub fn given(&self, leaf: usize) -> u64 {
+        sum_tree::given(&*self.memory, &self.memory.shape.tree, leaf)
+    }
+
+    /// Returns the value of a leaf that is given this word.
+    #[must_use]
+    pub fn value_of(&self, given: u64) -> u64 {
+        let mut value = [given];
+        if self.memory.keeps_priorities() {
+            self.memory.replace_kept(&mut value);
+        }
+        value[0]
+    }
+
+    /// Returns the value that a leaf has by another exponent, if priorities are kept.
+    #[must_use]
+    pub fn value_by(&self, exponent: f64, leaf: usize) -> u64 {
+        let mut value = [self.given(leaf)];
+        if self.memory.keeps_priorities() {
+            self.memory.leaf_values(exponent).replace(&mut value);
+        }
+        value[0]
+    }
+
+    /// Returns whether the table keeps priorities, so that its exponent can change.
+    #[inline]
+    #[must_use]
+    pub fn keeps_priorities(&self) -> bool {
+        self.memory.keeps_priorities()
+    }
+
+    /// Returns the present exponent of a table that keeps priorities, `None` for another table.
+    #[inline]
+    #[must_use]
+    pub fn exponent(&self) -> Option<f64> {
+        self.memory.keeps_priorities().then(|| self.memory.exponent())
+    }
+
     /// Prefetches a leaf that is going to be read or changed.
     #[inline]
     pub fn prefetch_leaf(&self, leaf: usize) {
@@ -244,13 +292,14 @@ impl TableView {
         sum_tree::least(&*self.memory, &self.memory.shape.tree)
     }
 
-    /// Returns the largest leaf of the table, or `None` if the table does not track it.
+    /// Returns the largest leaf of the table, or priority if they are kept. `None` if the table
+    /// does not track it.
     #[must_use]
     pub fn largest_held(&self) -> Option<u64> {
         sum_tree::largest(&*self.memory, &self.memory.shape.tree)
     }
 
-    /// Returns the largest leaf value given so far.
+    /// Returns the largest leaf value given so far, or priority if they are kept.
     #[must_use]
     pub fn largest(&self) -> u64 {
         self.memory.largest()
@@ -315,6 +364,10 @@ impl RingStore {
         let Some(opened) = open_or_make(self, name, &new)? else { return Ok(None) };
         let OpenTable { lock, memory, name } = opened;
         let found = settings_of(&memory);
+        // The exponent of a table that keeps priorities may have changed since it was created.
+        let kept = found.keeps_priorities && settings.keeps_priorities;
+        let exponent = if kept { found.exponent } else { settings.exponent };
+        let settings = TableSettings { exponent, ..settings };
         if found != settings {
             let (table, what) = (name.name, differing(found, settings));
             return Err(SegmentError::TableDiffers { table, what });
@@ -397,7 +450,8 @@ impl UnnamedRing<'_> {
 /// Returns the sizes of a table that covers `rows` rows of each lane.
 fn shape(lanes: u32, rows: u64, settings: TableSettings) -> Result<TableShape, SegmentError> {
     let shape = rows.checked_next_multiple_of(FAN_OUT as u64);
-    let of = |leaves| TableShape::new(lanes, leaves, settings.tracks_largest);
+    let parts = (settings.tracks_largest, settings.keeps_priorities);
+    let of = |leaves| TableShape::new(lanes, leaves, parts);
     shape.and_then(of).ok_or_else(|| {
         let remedy = "prioritise a ring of fewer rows";
         let (value, limit) = (rows, crate::layout::priority_table::MAX_LEAVES);
@@ -405,11 +459,16 @@ fn shape(lanes: u32, rows: u64, settings: TableSettings) -> Result<TableShape, S
     })
 }
 
-/// Returns the settings in the header of mapped memory, which was checked when it was opened.
+/// Returns the settings in the header of mapped memory, which was checked when it was opened, with
+/// the present exponent.
 fn settings_of(memory: &TableMemory) -> TableSettings {
     let header = memory.map.copy(0, size_of::<TableHeader>());
     let header: TableHeader = bytemuck::pod_read_unaligned(&header);
-    header.settings()
+    let mut settings = header.settings();
+    if memory.keeps_priorities() {
+        settings.exponent = memory.exponent();
+    }
+    settings
 }
 
 fn differing(found: TableSettings, asked: TableSettings) -> String {
@@ -426,6 +485,16 @@ fn differing(found: TableSettings, asked: TableSettings) -> String {
         let of = |held: bool| if held { "held" } else { "ever" };
         let (found, asked) = (of(found.tracks_largest), of(asked.tracks_largest));
         return format!("its initial priority is `{found}`, but `{asked}` was requested");
+    }
+    if found.keeps_priorities != asked.keeps_priorities {
+        let of = |TableSettings { keeps_priorities, exponent, .. }: TableSettings| {
+            if keeps_priorities {
+                "can change".to_owned()
+            } else {
+                format!("is fixed at {exponent}")
+            }
+        };
+        return format!("its alpha {}, and one that {} was requested", of(found), of(asked));
     }
     #[expect(clippy::float_cmp, reason = "settings are kept to the bit")]
     if found.exponent == asked.exponent {
@@ -471,8 +540,13 @@ mod tests {
     use crate::layout::lane_policy::LanePolicy;
     use crate::layout::names::{Base, Exist};
 
-    const SETTINGS: TableSettings =
-        TableSettings { exponent: 0.6, eps: 1e-6, stride: 1, tracks_largest: false };
+    const SETTINGS: TableSettings = TableSettings {
+        exponent: 0.6,
+        eps: 1e-6,
+        stride: 1,
+        tracks_largest: false,
+        keeps_priorities: false,
+    };
 
     fn spec() -> RingSpec {
         RingSpec {

@@ -161,8 +161,13 @@ mod tests {
     use crate::layout::priority_table::TableSettings;
     use crate::{Base, Exist, RingSpec};
 
-    const SETTINGS: TableSettings =
-        TableSettings { exponent: 0.6, eps: 0.0, stride: 1, tracks_largest: false };
+    const SETTINGS: TableSettings = TableSettings {
+        exponent: 0.6,
+        eps: 0.0,
+        stride: 1,
+        tracks_largest: false,
+        keeps_priorities: false,
+    };
     const CLAIMS: ClaimSettings =
         ClaimSettings { renewed: true, shuffled: false, times: 1, seed: 0 };
 

@@ -2,6 +2,7 @@
 //! memory model allows, over the code that ships; and mutants of it, each of which must be caught.
 
 mod claim;
+mod exponent;
 #[path = "../model/handle.rs"]
 mod handle;
 mod handoff;

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64 as Counter, Ordering::SeqCst};
 
 use backcast_layout::protocol::sum_tree::{
-    Ancestors, Descent, FAN_OUT, LeafChange, Recomputed, TreeFence, TreeShape, TreeWords,
-    clear_journal, commit, commit_with, descend, is_unchanged, leaf, least, observe, recompute,
-    repair, total, write_journal, write_leaves,
+    Ancestors, Descent, FAN_OUT, JOURNAL_ENTRIES, LeafChange, Recomputed, TreeFence, TreeShape,
+    TreeWords, clear_journal, commit, commit_with, descend, is_unchanged, leaf, least, observe,
+    recompute, repair, total, write_journal, write_leaves,
 };
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,11 +21,13 @@ const LEAVES: usize = 16;
 const PREEMPTIONS: usize = 3;
 /// Word that tells the row of leaf 9: its mark, which is moved with the leaf.
 const MARK: usize = 2;
+/// Word of the exponent of a tree that keeps priorities.
+const EXPONENT: usize = 3;
 /// Maximum stores of an update of two leaves.
 const STORES: usize = 11;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mutant {
+pub(crate) enum Mutant {
     None,
     /// The descent accepts every leaf that it reaches.
     AnyLeaf,
@@ -47,15 +49,21 @@ enum Mutant {
     NoLock,
     /// The lock does not order its holders.
     RelaxedLock,
+    /// The exponent is changed before all leaves are marked as changing.
+    LateMarkOfAll,
+    /// The exponent is stored after the journal is emptied.
+    LateExponent,
+    /// Priorities are stored after the journal is emptied.
+    LatePriority,
 }
 
 /// Words that loom tracks. All other words are always 0.
 #[derive(Clone)]
-struct Tree {
+pub(crate) struct Tree {
     words: Arc<BTreeMap<usize, AtomicU64>>,
-    shape: Arc<TreeShape>,
+    pub(crate) shape: Arc<TreeShape>,
     locked: Arc<AtomicBool>,
-    mutant: Mutant,
+    pub(crate) mutant: Mutant,
     /// Number of stores before the updater is killed. Later stores do nothing.
     left: std::rc::Rc<std::cell::Cell<usize>>,
 }
@@ -66,7 +74,20 @@ unsafe impl Send for Tree {}
 
 impl Tree {
     fn new(mutant: Mutant) -> Self {
-        let shape = TreeShape::new((0, 1), FAN_OUT, LEAVES as u64).expect("a small tree");
+        Self::of(TreeShape::new((0, 1), FAN_OUT, LEAVES as u64), mutant)
+    }
+
+    /// Returns a tree that keeps priorities, with the exponent 1. A leaf is the product of its
+    /// priority and the exponent.
+    pub(crate) fn keeping_priorities(mutant: Mutant) -> Self {
+        let shape = TreeShape::new((0, 1), FAN_OUT, LEAVES as u64);
+        let tree = Self::of(shape.and_then(|shape| shape.keeping_priorities(EXPONENT)), mutant);
+        tree.store(EXPONENT, 1, Ordering::Relaxed);
+        tree
+    }
+
+    fn of(shape: Option<TreeShape>, mutant: Mutant) -> Self {
+        let shape = shape.expect("a small tree");
         let used = words_of(&shape).into_iter().map(|word| (word, AtomicU64::new(0)));
         Self {
             words: Arc::new(used.collect()),
@@ -77,12 +98,22 @@ impl Tree {
         }
     }
 
+    /// Returns the present exponent.
+    pub(crate) fn exponent(&self) -> u64 {
+        self.load(EXPONENT)
+    }
+
+    /// Stores the exponent.
+    pub(crate) fn store_exponent(&self, exponent: u64) {
+        self.store(EXPONENT, exponent, Ordering::Relaxed);
+    }
+
     /// Returns a handle whose process is killed after `stores` stores.
-    fn mortal(&self, stores: usize) -> Self {
+    pub(crate) fn mortal(&self, stores: usize) -> Self {
         Self { left: std::rc::Rc::new(std::cell::Cell::new(stores)), ..self.clone() }
     }
 
-    fn lock(&self) {
+    pub(crate) fn lock(&self) {
         if self.mutant == Mutant::NoLock {
             return;
         }
@@ -94,7 +125,7 @@ impl Tree {
     }
 
     /// Releases the lock, as the kernel also does when the process is killed.
-    fn unlock(&self) {
+    pub(crate) fn unlock(&self) {
         let relaxed = self.mutant == Mutant::RelaxedLock;
         let order = if relaxed { Ordering::Relaxed } else { Ordering::Release };
         self.locked.store(false, order);
@@ -132,14 +163,14 @@ impl Tree {
     }
 
     /// Draws a leaf. Returns `None` if the sums changed during the descent.
-    fn draw(&self, number: u64) -> Option<usize> {
+    pub(crate) fn draw(&self, number: u64) -> Option<usize> {
         let mut draw = [Descent::of(number)];
         descend(self, &self.shape, &mut draw);
         let [draw] = draw;
         (draw.value > 0 || self.mutant == Mutant::AnyLeaf).then_some(draw.node)
     }
 
-    fn check_sums(&self) {
+    pub(crate) fn check_sums(&self) {
         let leaves = (0..LEAVES).map(|at| leaf(self, &self.shape, at));
         let leaves: Vec<u64> = leaves.collect();
         let smallest = leaves.iter().copied().filter(|value| *value > 0).min().unwrap_or(0);
@@ -148,14 +179,17 @@ impl Tree {
     }
 }
 
-/// Returns the words that the models use: the count, the changes, the mark, two entries, leaves 0,
-/// 1, 8 and 9, and the sums and smallest leaves of both nodes.
+/// Returns the words that the models use: the count, the changes, the mark, the exponent, two
+/// entries, leaves 0, 1, 8 and 9, the sums and smallest leaves of both nodes, and the priorities of
+/// these leaves if the tree keeps them.
 fn words_of(shape: &TreeShape) -> Vec<usize> {
-    let leaves = shape.end() - 2 * FAN_OUT - LEAVES;
+    let leaves = FAN_OUT + JOURNAL_ENTRIES;
     let (sums, smallest) = (leaves + LEAVES, leaves + LEAVES + FAN_OUT);
-    [0, 1, MARK, FAN_OUT, FAN_OUT + 1]
+    let kept = (smallest + FAN_OUT..shape.end()).step_by(LEAVES);
+    [0, 1, MARK, EXPONENT, FAN_OUT, FAN_OUT + 1]
         .into_iter()
         .chain([0, 1, 8, 9].map(|leaf| leaves + leaf))
+        .chain(kept.flat_map(|kept| [0, 1, 8, 9].map(|leaf| kept + leaf)))
         .chain([sums, sums + 1, smallest, smallest + 1])
         .collect()
 }
@@ -192,21 +226,28 @@ impl TreeWords for Tree {
             }
         }
     }
+
+    fn replace_kept(&self, kept: &mut [u64]) {
+        let exponent = self.load(EXPONENT);
+        for kept in kept {
+            *kept *= exponent;
+        }
+    }
 }
 
-fn change(leaf: usize, value: u64) -> LeafChange {
+pub(crate) fn change(leaf: usize, value: u64) -> LeafChange {
     LeafChange { leaf, value }
 }
 
 #[derive(Default)]
-struct Seen {
+pub(crate) struct Seen {
     executions: Counter,
-    drawn: Counter,
-    moved: Counter,
-    repaired: Counter,
+    pub(crate) drawn: Counter,
+    pub(crate) moved: Counter,
+    pub(crate) repaired: Counter,
 }
 
-fn check(
+pub(crate) fn check(
     mutant: Mutant,
     run: impl Fn(Mutant, &std::sync::Arc<Seen>) + Send + Sync + 'static,
 ) -> (bool, std::sync::Arc<Seen>) {

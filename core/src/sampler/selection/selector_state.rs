@@ -192,7 +192,7 @@ impl SelectorState {
         attempt: u32,
     ) -> Result<Option<Candidate>, SampleError> {
         let found = match self {
-            Self::Prioritised(of) => return Ok(of.candidate(rng, batch, item, attempt)),
+            Self::Prioritised(of) => return of.candidate(rng, batch, item, attempt),
             Self::Weighted(of) => of.candidate(rng, eligibility, (batch, item), attempt),
             Self::Extreme(of) => Some(of.next(item, eligibility)?),
             Self::Ordered(of) => Some(of.next(item, eligibility)?),

@@ -2,6 +2,7 @@
 //! memory. The model suite covers the rest.
 
 mod ahead;
+mod alpha;
 mod columns;
 mod ends;
 mod memory;

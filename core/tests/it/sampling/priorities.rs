@@ -16,17 +16,17 @@ fn plain() -> PriorityOptions {
     PriorityOptions::alpha(1.0).eps(0.0)
 }
 
-fn sampler(ring: &Ring, seed: u64, options: PriorityOptions) -> Sampler {
+pub(super) fn sampler(ring: &Ring, seed: u64, options: PriorityOptions) -> Sampler {
     ring.sampler(SamplerOptions::seeded(seed).priority(options)).unwrap()
 }
 
-fn weights(sampler: &mut Sampler, index: &[i64]) -> Vec<f64> {
+pub(super) fn weights(sampler: &mut Sampler, index: &[i64]) -> Vec<f64> {
     let batch = sampler.gather(index).unwrap();
     batch.column::<f32>("weight").unwrap().iter().map(|weight| f64::from(*weight)).collect()
 }
 
 /// Transitions of the ring, by a uniform sampler.
-fn transitions(ring: &Ring) -> Vec<i64> {
+pub(super) fn transitions(ring: &Ring) -> Vec<i64> {
     let Some(rows) = ring.lane_span(0) else { return Vec::new() };
     let index: Vec<i64> = rows.map(|seq| RowIndex::new(0, seq).0).collect();
     if index.is_empty() {
@@ -50,7 +50,7 @@ fn prioritised(of: impl Fn(usize) -> f64) -> (Ring, Vec<i64>, Vec<f64>) {
 }
 
 /// Pearson's statistic of the draws of a sampler, and its 99.9 % quantile (Wilson and Hilferty).
-fn chi_square(sampler: &mut Sampler, index: &[i64], expected: &[f64]) -> (f64, f64) {
+pub(super) fn chi_square(sampler: &mut Sampler, index: &[i64], expected: &[f64]) -> (f64, f64) {
     const Z: f64 = 3.0902;
     let mut counts: BTreeMap<i64, f64> = index.iter().map(|index| (*index, 0.0)).collect();
     let draws = 400 * 250;
@@ -69,7 +69,7 @@ fn chi_square(sampler: &mut Sampler, index: &[i64], expected: &[f64]) -> (f64, f
     (statistic.sum(), degrees * (1.0 - ninth + Z * ninth.sqrt()).powi(3))
 }
 
-fn spread(n: usize) -> f64 {
+pub(super) fn spread(n: usize) -> f64 {
     f64::from(1 + u32::try_from(n * n % 23).unwrap())
 }
 

@@ -301,7 +301,8 @@ fn tables(tables: &[TableReport], console: &mut Console<'_>) {
         let effective = table.priorities.as_ref().map(|found| found.effective_rows);
         vec![
             table.name.clone(),
-            table.exponent.to_string(),
+            // A step of a schedule may have more digits than anyone reads.
+            ((table.exponent * 1e6).round() / 1e6).to_string(),
             table.initial.to_owned(),
             table.stride.map_or_else(|| "episode".to_owned(), |stride| stride.to_string()),
             units::bytes(table.size_bytes),

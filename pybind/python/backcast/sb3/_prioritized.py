@@ -107,6 +107,11 @@ class PrioritizedReplayBuffer(NStepReplayBuffer):
     ) -> None:
         select = bc.Priority() if select is None else select
         _check(select)
+        if sampling == "sb3" and isinstance(select.alpha, tuple | str):
+            raise ArgumentError(
+                f"alpha is {select.alpha!r}, which the draws of SB3 cannot change; give a number, "
+                'or sampling="ring"'
+            )
         self.n_steps = count_of(n_steps, "n_steps", 1, ArgumentError)
         self.gamma = discount_of(gamma)
         if isinstance(observation_space, spaces.Dict) and self.n_steps > 1:

@@ -88,6 +88,7 @@ pub(crate) fn as_dict<'py>(py: Python<'py>, stats: &RingStats) -> PyResult<Bound
         entry.set_item("name", &table.name)?;
         entry.set_item("exponent", table.settings.exponent)?;
         entry.set_item("eps", table.settings.eps)?;
+        entry.set_item("keeps_priorities", table.settings.keeps_priorities)?;
         entry.set_item("initial", InitialPriority::of(&table.settings).as_str())?;
         let stride = table.settings.stride;
         entry.set_item("stride", (stride != PriorityOptions::EPISODE_STARTS).then_some(stride))?;

@@ -495,6 +495,26 @@ impl Sampler {
         py.detach(|| self.draws.asked(CoreSampler::lapped, Prefetcher::lapped))
     }
 
+    /// Exponent of the priorities that the table has now; None for a sampler without priorities.
+    ///
+    /// Can be set, for all samplers of the table in all processes, unless the table was made with a
+    /// number as its ``alpha``. The next draw of each is by the new one. An exponent that the table
+    /// had before gives the same draws again. Setting it computes the powers of all priorities
+    /// again, for which draws wait.
+    #[getter]
+    fn alpha(&self, py: Python<'_>) -> Result<Option<f64>, Failure> {
+        self.priorities.as_ref().map(|priorities| priorities.alpha(py)).transpose()
+    }
+
+    #[setter]
+    fn set_alpha(&self, py: Python<'_>, given: Argument<f64>) -> Result<(), Failure> {
+        let alpha = given.get("alpha", "a number from 0 up")?;
+        let Some(priorities) = &self.priorities else {
+            return Err(backcast_core::PriorityError::NotPrioritised.into());
+        };
+        priorities.set_alpha(py, alpha)
+    }
+
     /// Items drawn or gathered so far.
     ///
     /// Includes those drawn ahead, and those of a draw that is repeated.

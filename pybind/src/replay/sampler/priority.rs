@@ -1,10 +1,11 @@
 //! Priorities of a sampler, and how a learner sets them.
 
-use backcast_core::{Beta, DType, Priorities, PriorityOptions, Ring, sequence_priorities};
+use backcast_core::{Alpha, Beta, DType, Priorities, PriorityOptions, Ring, sequence_priorities};
 use numpy::PyArrayDyn;
 use numpy::prelude::*;
+use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
-use pyo3::types::{PyAny, PyTuple};
+use pyo3::types::{PyAny, PyString, PyTuple};
 
 use crate::argument::{Argument, FromArgument, seconds_of, whole, wrong_type};
 use crate::array::convert::{self, Target, array_of};
@@ -38,12 +39,55 @@ pub(super) fn beta_of(beta: &Bound<'_, PyAny>) -> Result<Option<Beta>, Failure> 
     let Some(from) = f64::read(from.as_borrowed())? else {
         return Err(wrong_type(&from, "beta[0]", "a number from 0 to 1"));
     };
-    let Some(batches) = i128::read(batches.as_borrowed())? else {
-        return Err(wrong_type(&batches, "beta[1]", "a number of batches"));
+    let batches = batches_of(&batches, "beta[1]")?;
+    Ok(Some(Beta::Annealed { from, batches }))
+}
+
+/// Word for the exponent that the table has.
+const TABLE: &str = "table";
+
+/// Reads `alpha`: a number, `"table"`, or with `anneals` a first and a last number, and the batches
+/// between them.
+pub(super) fn alpha_of(alpha: &Bound<'_, PyAny>, anneals: bool) -> Result<Alpha, Failure> {
+    let wanted = if anneals {
+        "a number from 0 up, a triple (first, last, batches), or \"table\" for that of the table"
+    } else {
+        "a number from 0 up, or \"table\" for that of the table"
+    };
+    if let Some(alpha) = f64::read(alpha.as_borrowed())? {
+        return Ok(Alpha::Constant(alpha));
+    }
+    if alpha.cast::<PyString>().is_ok_and(|word| word == TABLE) {
+        return Ok(Alpha::Table);
+    }
+    let triple = alpha.cast::<PyTuple>().ok().filter(|triple| anneals && triple.len() == 3);
+    let Some(triple) = triple else { return Err(wrong_type(alpha, "alpha", wanted)) };
+    let number = |place: usize, what| {
+        let given = triple.get_item(place)?;
+        let read = f64::read(given.as_borrowed())?;
+        read.ok_or_else(|| wrong_type(&given, what, "a number from 0 up"))
+    };
+    let (first, last) = (number(0, "alpha[0]")?, number(1, "alpha[1]")?);
+    let batches = batches_of(&triple.get_item(2)?, "alpha[2]")?;
+    Ok(Alpha::Annealed { first, last, batches })
+}
+
+/// Returns alpha as Python gives it.
+pub(super) fn alpha_as_object(py: Python<'_>, alpha: Alpha) -> PyResult<Bound<'_, PyAny>> {
+    match alpha {
+        Alpha::Constant(alpha) => alpha.into_bound_py_any(py),
+        Alpha::Annealed { first, last, batches } => (first, last, batches).into_bound_py_any(py),
+        Alpha::Table => TABLE.into_bound_py_any(py),
+    }
+}
+
+/// Reads a number of batches of a schedule.
+fn batches_of(given: &Bound<'_, PyAny>, what: &'static str) -> Result<u64, Failure> {
+    let Some(batches) = i128::read(given.as_borrowed())? else {
+        return Err(wrong_type(given, what, "a number of batches"));
     };
     let wanted = "a whole number of batches, at least 1";
-    let batches = whole(Argument::Value(batches), "beta[1]", wanted, ErrorClass::Sample)?;
-    Ok(Some(Beta::Annealed { from, batches }))
+    whole(Argument::Value(batches), what, wanted, ErrorClass::Sample)
 }
 
 /// Priorities of a sampler, in a handle of their own: they can be set while the sampler draws
@@ -108,6 +152,16 @@ impl SamplerPriorities {
         py.detach(|| {
             self.handle.with(|priorities| Ok(priorities.update_within(&index, &values, timeout)?))
         })
+    }
+
+    /// Returns the exponent that the table has now.
+    pub(super) fn alpha(&self, py: Python<'_>) -> Result<f64, Failure> {
+        py.detach(|| self.handle.with(|priorities| Ok(priorities.alpha())))
+    }
+
+    /// Changes the exponent of the table.
+    pub(super) fn set_alpha(&self, py: Python<'_>, alpha: f64) -> Result<(), Failure> {
+        py.detach(|| self.handle.with(|priorities| Ok(priorities.set_alpha(alpha)?)))
     }
 
     /// Closes the table.

@@ -13,7 +13,7 @@ use crate::argument::{Argument, whole, wrong_type};
 use crate::array::convert::{Target, array_of};
 use crate::error::{ErrorClass, Failure};
 use crate::replay::sampler::options::Fields;
-use crate::replay::sampler::priority::{PrioritySettings, beta_of};
+use crate::replay::sampler::priority::{PrioritySettings, alpha_as_object, alpha_of, beta_of};
 
 /// Module of the classes of selectors.
 const MODULE: &str = "backcast._select";
@@ -66,8 +66,10 @@ impl SelectorSettings {
                 let selector = Selector::Priority(options.clone());
                 Ok(Self { selector, priorities: Some(PrioritySettings { options, schedule }) })
             }
-            "Largest" => Ok(Self::ranked(Selector::MaxPriority, ranks_of(&fields)?)),
-            "Smallest" => Ok(Self::ranked(Selector::MinPriority, ranks_of(&fields)?)),
+            "Largest" => Ok(Self::ranked(Selector::MaxPriority, table_options_of(&fields, false)?)),
+            "Smallest" => {
+                Ok(Self::ranked(Selector::MinPriority, table_options_of(&fields, false)?))
+            }
             "Recency" => {
                 let wanted = "rows over which the weight of a transition halves, above 0";
                 let half_life = fields.get::<f64>("half_life")?.get("half_life", wanted)?;
@@ -164,13 +166,13 @@ fn priority_of(fields: &Fields<'_, '_>) -> Result<(PriorityOptions, Option<Py<Py
     let normalize: WeightNorm =
         normalize.parse().map_err(|error| Failure::of(ErrorClass::Sample, error))?;
     let stratified = fields.get::<bool>("stratified")?.get("stratified", "True or False")?;
-    let options = ranks_of(fields)?.beta(beta.unwrap_or(Beta::Function));
+    let options = table_options_of(fields, true)?.beta(beta.unwrap_or(Beta::Function));
     Ok((options.normalize(normalize).stratified(stratified), schedule))
 }
 
-/// Reads the settings of a table of priorities.
-fn ranks_of(fields: &Fields<'_, '_>) -> Result<PriorityOptions, Failure> {
-    let alpha = fields.get::<f64>("alpha")?.get("alpha", "the exponent, a number from 0 up")?;
+/// Reads the settings of a table of priorities, whose exponent may change if `changes`.
+fn table_options_of(fields: &Fields<'_, '_>, changes: bool) -> Result<PriorityOptions, Failure> {
+    let alpha = alpha_of(&fields.any("alpha")?, changes)?;
     let eps = fields.get::<f64>("eps")?.get("eps", "a number from 0 up")?;
     let initial = fields.get::<String>("initial")?.get("initial", "\"ever\" or \"held\"")?;
     let initial: InitialPriority =
@@ -231,7 +233,7 @@ pub(super) fn in_python<'py>(
         Selector::Priority(options)
         | Selector::MaxPriority(options)
         | Selector::MinPriority(options) => {
-            fields.set_item("alpha", options.alpha)?;
+            fields.set_item("alpha", alpha_as_object(py, options.alpha)?)?;
             fields.set_item("eps", options.eps)?;
             fields.set_item("table", &options.table)?;
             fields.set_item("initial", options.initial.as_str())?;

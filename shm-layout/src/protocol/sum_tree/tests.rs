@@ -4,11 +4,19 @@ use proptest::prelude::*;
 
 use super::*;
 
+/// Word of the exponent of a tree that keeps priorities.
+const EXPONENT: usize = 2;
+
 /// A tree in private memory whose updater can be killed.
 struct Tree {
     words: RefCell<Vec<u64>>,
     /// Stores until the updater is killed.
     left: Cell<usize>,
+}
+
+/// Leaf of a kept priority by an exponent: any function will do.
+fn leaf_of(priority: u64, exponent: u64) -> u64 {
+    if priority == 0 { 0 } else { (priority >> (exponent % 4)).max(1) }
 }
 
 impl Tree {
@@ -36,12 +44,23 @@ impl TreeWords for Tree {
     }
 
     fn fence(&self, _: TreeFence) {}
+
+    fn replace_kept(&self, kept: &mut [u64]) {
+        for kept in kept {
+            *kept = leaf_of(*kept, self.load(EXPONENT));
+        }
+    }
 }
 
 fn shape(leaves: u64) -> TreeShape {
-    // Both kinds, by the number of leaves.
+    // All kinds, by the number of leaves.
     let make = if leaves.is_multiple_of(3) { TreeShape::new } else { TreeShape::tracking_largest };
-    make((0, 1), FAN_OUT, leaves).unwrap()
+    let shape = make((0, 1), FAN_OUT, leaves).unwrap();
+    if leaves.is_multiple_of(2) { shape.keeping_priorities(EXPONENT).unwrap() } else { shape }
+}
+
+fn all_given(tree: &Tree, shape: &TreeShape) -> Vec<u64> {
+    (0..shape.leaves()).map(|at| given(tree, shape, at)).collect()
 }
 
 fn leaves(tree: &Tree, shape: &TreeShape) -> Vec<u64> {
@@ -50,24 +69,31 @@ fn leaves(tree: &Tree, shape: &TreeShape) -> Vec<u64> {
 
 /// Checks every word of every level against the leaves.
 fn check(tree: &Tree, shape: &TreeShape) -> Result<(), TestCaseError> {
-    let leaves = leaves(tree, shape);
+    let (leaves, given) = (leaves(tree, shape), all_given(tree, shape));
+    if shape.kept.is_some() {
+        for (leaf, priority) in leaves.iter().zip(&given) {
+            prop_assert_eq!(*leaf, leaf_of(*priority, tree.load(EXPONENT)));
+        }
+    }
     let mut width = 1;
     for level in &shape.levels {
+        if shape.tracks_largest {
+            for (node, below) in given.chunks(width).enumerate() {
+                let largest = below.iter().copied().max();
+                prop_assert_eq!(tree.load(level.largest + node), largest.unwrap_or(0));
+            }
+        }
         for (node, below) in leaves.chunks(width).enumerate() {
             prop_assert_eq!(tree.load(level.sums + node), below.iter().sum::<u64>());
             let least = below.iter().copied().filter(|value| *value > 0).min();
             prop_assert_eq!(tree.load(level.least + node), least.unwrap_or(0));
-            if shape.tracks_largest {
-                let largest = below.iter().copied().max();
-                prop_assert_eq!(tree.load(level.largest + node), largest.unwrap_or(0));
-            }
         }
         width *= FAN_OUT;
     }
     prop_assert_eq!(total(tree, shape), leaves.iter().sum::<u64>());
     let smallest = leaves.iter().copied().filter(|value| *value > 0).min();
     prop_assert_eq!(least(tree, shape), smallest.unwrap_or(0));
-    let most = leaves.iter().copied().max().filter(|_| shape.tracks_largest);
+    let most = given.iter().copied().max().filter(|_| shape.tracks_largest);
     prop_assert_eq!(largest(tree, shape), most);
     Ok(())
 }
@@ -93,7 +119,7 @@ proptest! {
             for LeafChange { leaf, value } in changes {
                 model[leaf] = value;
             }
-            prop_assert_eq!(&leaves(&tree, &shape), &model);
+            prop_assert_eq!(&all_given(&tree, &shape), &model);
             prop_assert!(!is_journal_used(&tree, &shape));
             check(&tree, &shape)?;
         }
@@ -109,7 +135,7 @@ proptest! {
         let shape = shape(count as u64);
         let (tree, mut scratch) = (Tree::new(&shape), Ancestors::default());
         commit(&tree, &shape, &first, &mut scratch);
-        let before = leaves(&tree, &shape);
+        let before = all_given(&tree, &shape);
         tree.left.set(kill);
         commit(&tree, &shape, &second, &mut scratch);
         tree.left.set(kill_of_repair);
@@ -117,10 +143,44 @@ proptest! {
         tree.left.set(usize::MAX);
         repair(&tree, &shape, &mut scratch);
         check(&tree, &shape)?;
-        for (leaf, (now, before)) in leaves(&tree, &shape).into_iter().zip(before).enumerate() {
+        for (leaf, (now, before)) in all_given(&tree, &shape).into_iter().zip(before).enumerate() {
             let mut given = second.iter().filter(|change| change.leaf == leaf);
             prop_assert!(now == before || given.any(|change| change.value == now));
         }
+    }
+
+    #[test]
+    fn a_killed_change_of_the_exponent_is_finished_and_an_old_one_gives_the_old_leaves(
+        (count, first) in (1..700_usize).prop_flat_map(|count| {
+            (Just(2 * count), changes(2 * count))
+        }),
+        exponents in prop::collection::vec(0..4_u64, 1..4),
+        kill in 0..4_000_usize,
+        kill_of_repair in 0..4_000_usize,
+    ) {
+        let shape = shape(count as u64);
+        let (tree, mut scratch) = (Tree::new(&shape), Ancestors::default());
+        commit(&tree, &shape, &first, &mut scratch);
+        let (before, priorities) = (leaves(&tree, &shape), all_given(&tree, &shape));
+        let mut old = 0;
+        for exponent in exponents {
+            tree.left.set(kill);
+            set_exponent(&tree, &shape, exponent);
+            let finished = tree.left.get() > 0;
+            prop_assert!(!finished || tree.load(EXPONENT) == exponent);
+            tree.left.set(kill_of_repair);
+            repair(&tree, &shape, &mut scratch);
+            tree.left.set(usize::MAX);
+            repair(&tree, &shape, &mut scratch);
+            prop_assert!(!is_journal_used(&tree, &shape));
+            prop_assert!([old, exponent].contains(&tree.load(EXPONENT)));
+            old = tree.load(EXPONENT);
+            check(&tree, &shape)?;
+            prop_assert_eq!(&all_given(&tree, &shape), &priorities);
+        }
+        set_exponent(&tree, &shape, 0);
+        prop_assert_eq!(leaves(&tree, &shape), before);
+        check(&tree, &shape)?;
     }
 
     #[test]
@@ -174,8 +234,8 @@ proptest! {
 /// The journal lists a second part while it is in use for the first one.
 #[test]
 fn an_updater_killed_between_parts_of_a_change_is_repaired() {
-    let (shape, mut scratch) = (shape(3_000), Ancestors::default());
-    let changes: Vec<_> = (0..3_000).map(|leaf| LeafChange { leaf, value: 3 }).collect();
+    let (shape, mut scratch) = (shape(3_003), Ancestors::default());
+    let changes: Vec<_> = (0..3_003).map(|leaf| LeafChange { leaf, value: 3 }).collect();
     let mut ends = [0_u32; 2];
     for kill in (0..9_000).step_by(89) {
         let (tree, mut told) = (Tree::new(&shape), false);
@@ -194,7 +254,7 @@ fn an_updater_killed_between_parts_of_a_change_is_repaired() {
 
 #[test]
 fn more_changes_than_the_journal_lists_are_made_in_steps() {
-    let shape = shape(10_000);
+    let shape = shape(10_001);
     let tree = Tree::new(&shape);
     let changes: Vec<_> = (0..10_000).map(|leaf| LeafChange { leaf, value: 3 }).collect();
     commit(&tree, &shape, &changes, &mut Ancestors::default());

@@ -223,7 +223,13 @@ mod tests {
         let spec = RingSpec { memfd: true, ..spec(&[8], 1_000) };
         let ring = RingStore::create(&base, "m", &spec, Exist::Error, false).unwrap().0;
         let ring = Arc::new(ring);
-        let settings = TableSettings { exponent: 0.6, eps: 0.0, stride: 1, tracks_largest: false };
+        let settings = TableSettings {
+            exponent: 0.6,
+            eps: 0.0,
+            stride: 1,
+            tracks_largest: false,
+            keeps_priorities: false,
+        };
         let mut table = ring.try_table("p", settings, 100).unwrap().unwrap();
         let link = || Link::read(ring.object().unwrap().dir(), "table-p.dat").unwrap();
         let (before, mut keeper) = (link(), MemfdKeeper::default());

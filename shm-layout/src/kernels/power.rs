@@ -1,7 +1,7 @@
 //! Powers of many numbers at once, in operations that have vector forms. No library function is
 //! called, so that equal numbers have equal powers on all machines.
 
-use backcast_layout::{SimdKernel, run_simd};
+use super::simd::{SimdKernel, run_simd};
 
 /// Bits of an f64 below its exponent.
 const FRACTION: u32 = f64::MANTISSA_DIGITS - 1;
@@ -12,11 +12,11 @@ const ROUNDER: f64 = 1.5 * INTEGERS;
 
 /// Replaces each finite number from 0 up by its power, with a relative error below 1e-13. A number
 /// below the smallest normal one counts as 0. The power of 0 is 1 for the exponent 0, otherwise 0.
-pub(super) fn raise(numbers: &mut [f64], exponent: f64) {
+pub fn raise_to_power(numbers: &mut [f64], exponent: f64) {
     run_simd(Powers, (&[], &[], &[]), (numbers, &mut []), exponent);
 }
 
-/// Kernel for `run_simd` of [`raise`].
+/// Kernel for `run_simd` of [`raise_to_power`].
 struct Powers;
 
 impl SimdKernel<(), (), (), f64, (), f64, ()> for Powers {
@@ -85,7 +85,7 @@ mod tests {
 
     fn raised(number: f64, exponent: f64) -> f64 {
         let mut numbers = [number];
-        raise(&mut numbers, exponent);
+        raise_to_power(&mut numbers, exponent);
         numbers[0]
     }
 
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn every_number_of_a_slice_is_raised() {
         let mut numbers: Vec<f64> = (0..37_u8).map(f64::from).collect();
-        raise(&mut numbers, 2.0);
+        raise_to_power(&mut numbers, 2.0);
         for (number, power) in (0..37_u8).zip(numbers) {
             assert!((power - f64::from(number).powi(2)).abs() < 1e-9, "{number} {power}");
         }
