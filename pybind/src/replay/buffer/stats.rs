@@ -82,6 +82,23 @@ pub(crate) fn as_dict<'py>(py: Python<'py>, stats: &RingStats) -> PyResult<Bound
     dict.set_item("pins", pins)?;
     let limiter = stats.limiter.as_ref().map(|stats| limiter::as_dict(py, stats)).transpose()?;
     dict.set_item("limiter", limiter)?;
+    dict.set_item("tables", priorities(py, stats)?)?;
+    dict.set_item("claims", claims(py, stats)?)?;
+    dict.set_item("learned", learned(py, stats)?)?;
+    let notices = PyList::empty(py);
+    for notice in &stats.notices {
+        let entry = PyDict::new(py);
+        entry.set_item("kind", notice.kind.as_str())?;
+        entry.set_item("count", notice.count)?;
+        entry.set_item("text", in_python(&notice.text))?;
+        notices.append(entry)?;
+    }
+    dict.set_item("notices", notices)?;
+    Ok(dict)
+}
+
+/// Converts the tables of priorities.
+fn priorities<'py>(py: Python<'py>, stats: &RingStats) -> PyResult<Bound<'py, PyList>> {
     let tables = PyList::empty(py);
     for table in &stats.tables {
         let entry = PyDict::new(py);
@@ -100,19 +117,7 @@ pub(crate) fn as_dict<'py>(py: Python<'py>, stats: &RingStats) -> PyResult<Bound
         entry.set_item("repairs", table.counters.repairs)?;
         tables.append(entry)?;
     }
-    dict.set_item("tables", tables)?;
-    dict.set_item("claims", claims(py, stats)?)?;
-    dict.set_item("learned", learned(py, stats)?)?;
-    let notices = PyList::empty(py);
-    for notice in &stats.notices {
-        let entry = PyDict::new(py);
-        entry.set_item("kind", notice.kind.as_str())?;
-        entry.set_item("count", notice.count)?;
-        entry.set_item("text", in_python(&notice.text))?;
-        notices.append(entry)?;
-    }
-    dict.set_item("notices", notices)?;
-    Ok(dict)
+    Ok(tables)
 }
 
 /// Converts the tables of claims.
