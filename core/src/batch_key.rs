@@ -18,6 +18,12 @@ pub(crate) const LENGTH: &str = "length";
 pub(crate) const OFFSETS: &str = "offsets";
 /// Whether a transition named by its index is in the ring.
 pub(crate) const FOUND: &str = "found";
+/// Versions between the policy that made a row and the newest one.
+pub(crate) const POLICY_AGE: &str = "policy_age";
+
+/// The column with the version of the policy that made a row. It is a step column of one whole
+/// number, and no key of batches without it.
+pub(crate) const POLICY_VERSION: &str = "policy_version";
 
 /// Names that no ring has: they were reserved from the first version on.
 const FIRST: [&str; 14] = [
@@ -37,10 +43,8 @@ const FIRST: [&str; 14] = [
     N_DISCOUNT,
 ];
 
-/// Names that rings of earlier versions may have. The last two are kept for the version of the
-/// policy that made a row.
-const LATER: [&str; 7] =
-    [WEIGHT, RELABELLED, LENGTH, OFFSETS, FOUND, "policy_age", "policy_version"];
+/// Names that rings of earlier versions may have.
+const LATER: [&str; 6] = [WEIGHT, RELABELLED, LENGTH, OFFSETS, FOUND, POLICY_AGE];
 
 /// Returns whether no ring may have columns whose names have this first part.
 pub(crate) fn is_never_a_column(first: &str) -> bool {

@@ -118,7 +118,7 @@ pub use row_flags::{FINAL, GAP, TERMINATED, TRUNCATED};
 pub use sampler::{
     Arena, ArenaBlock, ArenaPool, Axis, BadBoundary, Batch, BatchBuffers, BatchMut, BatchPlan,
     Batches, BatchesOptions, Boundary, ColumnWindow, ColumnWindows, CounterRng, EpisodeLayout,
-    Form, GatherTarget, GoalStrategy, Goals, Hindsight, MAX_BATCH, Rollout, Sampler,
+    Form, GatherTarget, GoalStrategy, Goals, Hindsight, MAX_BATCH, PolicyVersion, Rollout, Sampler,
     SamplerOptions, SamplerState, SamplerStats, Selector, Sequence, TransitionOrder, View,
     WholeEpisodes, WindowSteps,
 };

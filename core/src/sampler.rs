@@ -18,6 +18,7 @@ mod options;
 mod plan;
 mod plans;
 mod points;
+mod policy_version;
 mod pool;
 mod prefetcher;
 mod prioritised;
@@ -49,6 +50,7 @@ use self::hooks::Hooks;
 pub use self::options::SamplerOptions;
 pub use self::plan::{Arena, Axis, BatchPlan, View};
 use self::points::DrawPoints;
+pub use self::policy_version::PolicyVersion;
 pub use self::pool::{ArenaBlock, ArenaPool};
 pub use self::prefetcher::{Batches, BatchesOptions};
 pub use self::rng::CounterRng;
@@ -91,6 +93,7 @@ pub struct Sampler {
     gate: Gate,
     counts: DrawCounts,
     points: DrawPoints,
+    policy_version: PolicyVersion,
 }
 
 impl Sampler {
@@ -265,6 +268,13 @@ impl Sampler {
     /// else O(1).
     pub fn stats(&self) -> Result<SamplerStats, SampleError> {
         stats::stats(&self.ring, self.counts.totals(), &self.selection.selector())
+    }
+
+    /// Returns the version of the policy that the learner has published last, to be set. Fails if
+    /// the ring has no column `policy_version`.
+    pub fn policy_version(&self) -> Result<PolicyVersion, SampleError> {
+        self.ring.schema().policy_version().ok_or(SampleError::NoPolicyVersion)?;
+        Ok(self.policy_version.clone())
     }
 
     /// Returns the warnings of the ring handle, those of this sampler included: see

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use backcast_layout::{Column, DType, Role};
 
-use crate::batch_key::{first_part, is_never_a_column, is_reserved};
+use crate::batch_key::{POLICY_AGE, POLICY_VERSION, first_part, is_never_a_column, is_reserved};
 use crate::error::SchemaError;
 use crate::row_header::{self, PARTS, RowHeader};
 
@@ -70,6 +70,17 @@ impl Schema {
     #[must_use]
     pub fn column(&self, name: &str) -> Option<&Column> {
         self.columns().iter().find(|c| c.name() == name)
+    }
+
+    /// Returns the place among the [`columns`](Self::columns) of the one that says which version of
+    /// the policy made a row: `policy_version`, one whole number of a step. A column of that name
+    /// in a ring of an earlier version may be another, or stand beside a column `policy_age`; it is
+    /// a column like all others then.
+    pub(crate) fn policy_version(&self) -> Option<usize> {
+        let mut columns = self.columns().iter();
+        let has_ages = columns.clone().any(|of| first_part(of.name()) == POLICY_AGE);
+        let is_version = |of: &Column| of.name() == POLICY_VERSION && is_whole_number(of);
+        columns.position(is_version).filter(|_| !has_ages)
     }
 
     /// Returns the bytes of one row, built-in columns (24 bytes) included.
@@ -156,13 +167,23 @@ impl SchemaBuilder {
 
     /// Checks the columns together, for a new ring.
     pub fn build(self) -> Result<Schema, SchemaError> {
-        self.checked(is_reserved)
+        let schema = self.checked(is_reserved)?;
+        let is_bad = |of: &&Column| first_part(of.name()) == POLICY_VERSION;
+        match schema.columns().iter().filter(|_| schema.policy_version().is_none()).find(is_bad) {
+            None => Ok(schema),
+            Some(of) => {
+                let (dtype, shape, role) = (of.dtype(), of.shape(), of.role().as_str());
+                let (name, found) =
+                    (of.name().to_owned(), format!("{dtype}{shape:?}, role {role}"));
+                Err(SchemaError::BadPolicyVersion { name, found })
+            }
+        }
     }
 
     /// Checks the columns of a ring that exists, in a file or a snapshot. Takes names that were
     /// reserved for batches only after rings with them were made: `weight`, `relabelled`, `length`,
-    /// `offsets`, `found`, `policy_age` and `policy_version`. A sampler whose batches would have
-    /// two arrays under such a key refuses the column.
+    /// `offsets`, `found` and `policy_age`. A sampler whose batches would have two arrays under
+    /// such a key refuses the column. Takes a `policy_version` of any type, too.
     pub fn build_existing(self) -> Result<Schema, SchemaError> {
         self.checked(is_never_a_column)
     }
@@ -203,6 +224,13 @@ impl SchemaBuilder {
         let fingerprint = fingerprint(&stored);
         Ok(Schema { fingerprint, columns: Arc::new(SchemaColumns { stored, all }) })
     }
+}
+
+/// Returns whether a column is one whole number of a step.
+fn is_whole_number(column: &Column) -> bool {
+    use DType::{I8, I16, I32, I64, U8, U16, U32, U64};
+    let is_whole = matches!(column.dtype(), I8 | I16 | I32 | I64 | U8 | U16 | U32 | U64);
+    is_whole && column.shape().is_empty() && column.role() == Role::Step
 }
 
 /// Hashes everything by which two columns differ.
@@ -257,7 +285,7 @@ mod tests {
             let refused = new.unwrap_err();
             assert_eq!(refused, SchemaError::Reserved { name: name.to_owned() });
             let later = ["weight", "relabelled", "length", "offsets", "found"].contains(&name)
-                || name.starts_with("policy_");
+                || name == "policy_age";
             match existing {
                 Ok(schema) => assert_eq!(Schema::from_columns(schema.stored()), Ok(schema)),
                 Err(error) => assert_eq!(error, refused),
@@ -272,6 +300,32 @@ mod tests {
             let (new, existing) = built(name);
             assert!(new.is_ok() && existing == new, "{name}");
         }
+    }
+
+    #[test]
+    fn a_version_of_the_policy_is_one_whole_number_of_a_step() {
+        let of = |name: &str, dtype, shape: &[u32], role| {
+            let plain = Schema::builder().column("obs", DType::F32, &[]);
+            plain.column_as(name, dtype, shape, role)
+        };
+        for dtype in DType::ALL {
+            let column = of("policy_version", dtype, &[], Role::Step);
+            let is_whole = dtype != DType::Bool && !dtype.code().contains(['f', 'l']);
+            assert_eq!(column.clone().build().is_ok(), is_whole, "{dtype}");
+            assert_eq!(column.build_existing().unwrap().policy_version().is_some(), is_whole);
+        }
+        for column in [
+            of("policy_version", DType::I64, &[2], Role::Step),
+            of("policy_version", DType::I64, &[], Role::Obs),
+            of("policy_version/x", DType::I64, &[], Role::Step),
+        ] {
+            let refused = column.clone().build().unwrap_err();
+            assert!(matches!(refused, SchemaError::BadPolicyVersion { .. }), "{refused}");
+            assert_eq!(column.build_existing().unwrap().policy_version(), None);
+        }
+        let both = of("policy_version", DType::I64, &[], Role::Step);
+        let both = both.column("policy_age", DType::I64, &[]).build_existing().unwrap();
+        assert_eq!(both.policy_version(), None, "the column of the ring is shown");
     }
 
     #[test]

@@ -61,6 +61,12 @@ struct Saved {
     /// Draws of rollouts; absent: of another form.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rollout: Option<SavedRollout>,
+    /// Maximum age of rows, in newer rows of the lane; absent: any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    max_age: Option<u64>,
+    /// Maximum age of rows, in newer versions of the policy; absent: any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    max_policy_age: Option<u64>,
 }
 
 /// JSON of draws of rollouts.
@@ -121,8 +127,18 @@ fn is_first(rank: &u32) -> bool {
 }
 
 /// Integers of the state.
-const NUMBERS: [&str; 8] =
-    ["draws", "seed", "batches", "future", "n_step", "stride", "rank", "world_size"];
+const NUMBERS: [&str; 10] = [
+    "draws",
+    "seed",
+    "batches",
+    "future",
+    "n_step",
+    "stride",
+    "rank",
+    "world_size",
+    "max_age",
+    "max_policy_age",
+];
 
 /// Key for all columns that the windows do not name.
 const REST: &str = "*";
@@ -201,6 +217,8 @@ pub fn sampler_state_json(state: &SamplerState) -> Value {
         sequence,
         rollout,
         selector,
+        max_age: state.max_age,
+        max_policy_age: state.max_policy_age,
     };
     // Numbers and strings always serialise.
     serde_json::to_value(saved).unwrap_or_default()
@@ -229,6 +247,7 @@ pub fn sampler_state(json: &Value) -> Result<SamplerState, BadSamplerState> {
     let Saved { copy, priority, stride, hindsight, learned, episodes, sequence, rollout, .. } =
         saved;
     let rank = (saved.rank, saved.world_size);
+    let (max_age, max_policy_age) = (saved.max_age, saved.max_policy_age);
     let selector = saved.selector;
     if !(DRAWS..=STRIDED_DRAWS).contains(&draws) {
         let ours = format!("this one makes {DRAWS} and {STRIDED_DRAWS}");
@@ -281,6 +300,8 @@ pub fn sampler_state(json: &Value) -> Result<SamplerState, BadSamplerState> {
         selector: selector_of(selector, priority.map(SavedPriority::options).transpose()?)?,
         hindsight: hindsight.map(SavedHindsight::options).transpose()?,
         learned: learned.map(SavedLearned::options).transpose()?,
+        max_age,
+        max_policy_age,
     })
 }
 
@@ -402,6 +423,8 @@ mod tests {
             selector: Selector::Uniform,
             hindsight: None,
             learned: None,
+            max_age: None,
+            max_policy_age: None,
         }
     }
 
@@ -412,7 +435,10 @@ mod tests {
             SamplerState { stride: 40, rank: (2, 3), hindsight: Some(hindsight), ..state() };
         let text = sampler_state_json(&given).to_string();
         assert_eq!(sampler_state(&serde_json::from_str(&text).unwrap()).unwrap(), given);
+        let limited = SamplerState { max_age: Some(9), max_policy_age: Some(0), ..state() };
+        assert_eq!(sampler_state(&sampler_state_json(&limited)).unwrap(), limited);
         let plain = sampler_state_json(&state());
+        assert_eq!((plain.get("max_age"), plain.get("max_policy_age")), (None, None));
         assert_eq!((plain.get("stride"), plain.get("hindsight")), (None, None));
         assert_eq!((plain.get("rank"), plain.get("world_size")), (None, None));
     }
@@ -553,6 +579,7 @@ mod tests {
             (with("draws", json!(0)), "version 0"),
             (with("draws", json!(3)), "version 3"),
             (with("stride", json!(-1)), "-1"),
+            (with("max_policy_age", json!(1.5)), "`max_policy_age`"),
             (with("episodes", json!({"layout": "packed", "max_length": null})), "\"packed\""),
             (
                 with(

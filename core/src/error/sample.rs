@@ -47,6 +47,27 @@ pub enum SampleError {
          larger capacity"
     )]
     BadWindow { history: u32, future: u32, n_step: u32, rows: u64, limit: u64 },
+    /// An age that every item exceeds.
+    #[error(
+        "max_age is {asked} rows, and the oldest row of an item of this sampler has {needed} newer \
+         rows of its lane in any case; give at least {needed}"
+    )]
+    BadMaxAge { asked: u64, needed: u64 },
+    /// Ages in versions of the policy, of a ring without them.
+    #[error(
+        "the ring has no column `policy_version`, one whole number a row, from which `policy_age` \
+         is computed; create the ring with a column `policy_version` of u4, or limit `age`, which \
+         counts rows"
+    )]
+    NoPolicyVersion,
+    /// All rows are too old.
+    #[error(
+        "nothing is young enough to be drawn: {rows} readable rows are older than max_age, {}; \
+         wait for writers with `wait`, let actors pull newer versions of the policy, or raise \
+         max_age",
+        max_ages(*.max_age, *.max_policy_age)
+    )]
+    TooOld { rows: u64, max_age: Option<u64>, max_policy_age: Option<u64> },
     /// A rank that no learner has.
     #[error("rank is {rank} of world_size {world_size}; give 0 to world_size - 1")]
     BadRank { rank: u32, world_size: u32 },
@@ -318,6 +339,13 @@ fn rows_are(selector: &str, available: u64) -> String {
         1 => "1 row is".to_owned(),
         _ => format!("{available} rows, some of which may start no transition, are"),
     }
+}
+
+/// Names the limits to the age of rows.
+fn max_ages(rows: Option<u64>, versions: Option<u64>) -> String {
+    let named = [(rows, "rows"), (versions, "versions of the policy")];
+    let named = named.into_iter().filter_map(|(most, what)| Some(format!("{} {what}", most?)));
+    named.collect::<Vec<_>>().join(" or ")
 }
 
 /// Names some lanes, at most eight of them.

@@ -25,6 +25,13 @@ pub enum SchemaError {
         reserved()
     )]
     Reserved { name: String },
+    /// A column `policy_version` that is not one whole number of a step.
+    #[error(
+        "column `{name}` is {found}, and batches compute `policy_age` from `policy_version`, one \
+         whole number a row with the role \"step\"; make it `policy_version` of u4 or i8, or \
+         choose another name"
+    )]
+    BadPolicyVersion { name: String, found: String },
     /// Two columns of one name, or one inside the other.
     #[error(
         "columns `{name}` and `{other}` collide: a name is used once, and is either an array or a \

@@ -132,10 +132,16 @@ impl Sampler {
     ) -> Result<T, SampleError> {
         let mut redraws = 0;
         loop {
-            self.selection.eligibility.refresh();
+            self.selection.eligibility.begin_draw();
             self.points.reach(Point::Read);
             let lapped_before = self.lapped();
-            match draw(self) {
+            let drawn = draw(self);
+            if self.selection.eligibility.is_limited() {
+                let skipped = self.selection.take_too_old();
+                self.counts.add_too_old(skipped.transitions);
+                self.gate.count(skipped.items);
+            }
+            match drawn {
                 Err(SampleError::TooFew { selector, wanted, .. })
                     if self.selection.awaits_rows() =>
                 {
@@ -198,6 +204,7 @@ impl Sampler {
         let source = RowSource { rng: stream.rng_mut(), selection, counts };
         points.reach(Point::Chosen);
         let gathered = gather.fill(source, request, plan, arenas, points)?;
+        selection.eligibility.write_policy_ages(plan, arenas);
         points.reach(Point::Gathered);
         Ok(gathered)
     }

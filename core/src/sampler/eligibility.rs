@@ -4,6 +4,7 @@
 //! rejected if no transition starts there. Where most draws would be rejected, a private index of
 //! starts takes over. The index changes the cost of a draw and never its result.
 
+mod age_limit;
 mod episode_index;
 mod ranges;
 mod start_index;
@@ -14,9 +15,13 @@ use std::sync::Arc;
 use backcast_layout::Lanes;
 use backcast_layout::protocol::Words;
 
+use self::age_limit::AgeLimit;
 pub(crate) use self::episode_index::{CompleteEpisode, EpisodeIndex};
 pub(crate) use self::ranges::{LaneRange, ReadableRanges};
 pub(crate) use self::start_index::StartIndex;
+use super::options::MaxAge;
+use super::plan::BatchPlan;
+use super::policy_version::{PolicyVersion, PolicyVersions};
 use super::rng::{CounterRng, GROUP};
 use crate::ring::Ring;
 use crate::ring::lane_inspection::{MAX_RELOCATIONS, readable};
@@ -52,13 +57,39 @@ pub(crate) struct Eligibility {
     episodes: Option<EpisodeIndex>,
     /// Whether `starts` is refreshed together with `ranges`.
     indexed: bool,
+    /// Limit to the age of rows. Draws read no older ones.
+    limit: Option<Box<AgeLimit>>,
+    /// Versions of the policy that made the rows, if the ring has a column of them.
+    versions: Option<PolicyVersions>,
+}
+
+/// Rows that a table of claims handed out, and that are too old.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SkippedRows {
+    /// Transitions.
+    pub(crate) transitions: u64,
+    /// Items of the sampler's form that begin with one of them.
+    pub(crate) items: u64,
 }
 
 impl Eligibility {
     /// Returns the eligibility of a ring's transitions before the first [`refresh`](Self::refresh).
     pub(crate) fn new(ring: &Ring, starts: StartIndex) -> Self {
         let (lanes, ranges) = (ring.store().lanes(), ReadableRanges::default());
-        Self { ring: ring.clone(), lanes, ranges, starts, episodes: None, indexed: false }
+        let (ring, indexed, episodes, limit, versions) = (ring.clone(), false, None, None, None);
+        Self { ring, lanes, ranges, starts, episodes, indexed, limit, versions }
+    }
+
+    /// Limits the age of the rows that are drawn.
+    pub(crate) fn at_most(self, max: MaxAge) -> Self {
+        let limit = (max != MaxAge::default()).then(|| Box::new(AgeLimit::new(max)));
+        Self { limit, ..self }
+    }
+
+    /// Reads the newest version of the policy at every draw, if the ring has a column of versions.
+    /// `set` is the version that the learner knows.
+    pub(crate) fn with_versions(self, set: &PolicyVersion) -> Self {
+        Self { versions: PolicyVersions::of(self.ring.schema(), set), ..self }
     }
 
     /// Accepts only the first rows of complete episodes of at most `max_length` transitions.
@@ -66,10 +97,32 @@ impl Eligibility {
         Self { episodes: Some(EpisodeIndex::new(max_length)), ..self }
     }
 
+    /// Reads what the ring holds now for the next draw, and the newest version of the policy, which
+    /// stays that of the draw.
+    pub(crate) fn begin_draw(&mut self) {
+        if self.versions.is_some() {
+            self.begin_gather();
+        }
+        self.refresh();
+    }
+
+    /// Reads which rows are readable now, regardless of their age, and the newest version of the
+    /// policy.
+    pub(crate) fn begin_gather(&mut self) {
+        self.refresh_ranges();
+        if let Some(versions) = &mut self.versions {
+            versions.refresh(&self.lanes, self.ranges.iter());
+        }
+    }
+
     /// Reads what the ring holds now, and updates the index if it is in use.
     pub(crate) fn refresh(&mut self) {
         for _ in 0..MAX_RELOCATIONS {
             self.refresh_ranges();
+            if let Some(limit) = &mut self.limit {
+                limit.refresh(&self.lanes, &self.ranges, self.versions.as_ref());
+                self.ranges.narrow(&self.lanes, limit.oldest());
+            }
             if self.refresh_index() {
                 return;
             }
@@ -84,7 +137,7 @@ impl Eligibility {
         }
     }
 
-    /// Reads which rows are readable now.
+    /// Reads which rows are readable now, regardless of their age.
     pub(crate) fn refresh_ranges(&mut self) {
         self.lanes = self.ranges.refresh(&self.ring);
     }
@@ -94,7 +147,67 @@ impl Eligibility {
         &self.lanes
     }
 
-    /// Returns the readable rows.
+    /// Iterates over the readable rows of every lane, those that are too old included.
+    pub(crate) fn all_rows(&self) -> impl Iterator<Item = &Range<u64>> + Clone {
+        let limit = self.limit.as_deref();
+        (0..self.ranges.lanes()).filter_map(move |lane| match limit {
+            Some(limit) => limit.readable().get(lane),
+            None => self.ranges.get(lane).map(LaneRange::rows),
+        })
+    }
+
+    /// Returns the rows of every lane that may start a transition, those that are too old included.
+    pub(crate) fn all_candidates(&self) -> Vec<Range<u64>> {
+        let candidates = |rows: &Range<u64>| rows.start..rows.end.saturating_sub(1).max(rows.start);
+        self.all_rows().map(candidates).collect()
+    }
+
+    /// Returns whether the age of rows is limited.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.limit.is_some()
+    }
+
+    /// Returns the first row of every lane that is not too old; none if ages are not limited.
+    pub(crate) fn oldest(&self) -> &[u64] {
+        self.limit.as_ref().map_or(&[], |limit| limit.oldest())
+    }
+
+    /// Returns whether a row is too old to be drawn.
+    #[inline]
+    pub(crate) fn is_too_old(&self, lane: usize, seq: u64) -> bool {
+        self.limit.is_some() && self.oldest().get(lane).is_some_and(|oldest| seq < *oldest)
+    }
+
+    /// Returns the number of readable rows that are too old, and the limit, if there are some.
+    pub(crate) fn too_old_rows(&self) -> Option<(u64, MaxAge)> {
+        let limit = self.limit.as_ref()?;
+        Some((limit.too_old(), limit.max())).filter(|(rows, _)| *rows > 0)
+    }
+
+    /// Counts a claimed row if a transition starts there that is too old. Reads two headers.
+    pub(crate) fn count_too_old(&self, (at, seq): (usize, u64), count: &mut SkippedRows) {
+        let Some(lane) = self.lanes.get(at).filter(|_| self.is_too_old(at, seq)) else { return };
+        let mut headers = [RowHeader::default(); 2];
+        RowHeader::read_into(&**lane, seq % lane.slots(), &mut headers);
+        if starts_transition(&headers, seq) {
+            let step = u64::from(headers[0].t);
+            let begins = match self.episodes {
+                Some(_) => step == 0,
+                None => self.starts.may_start(step),
+            };
+            count.transitions += 1;
+            count.items += u64::from(begins);
+        }
+    }
+
+    /// Writes the ages of the policies of a batch, if it shows them.
+    pub(crate) fn write_policy_ages(&self, plan: &BatchPlan, arenas: &mut [&mut [u8]]) {
+        if let Some(versions) = &self.versions {
+            versions.write_ages(plan, arenas);
+        }
+    }
+
+    /// Returns the readable rows that are not too old.
     #[inline]
     pub(crate) fn ranges(&self) -> &ReadableRanges {
         &self.ranges

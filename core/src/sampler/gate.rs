@@ -228,7 +228,7 @@ impl Drop for CountedItems<'_> {
 /// that are appended later.
 pub(super) fn found_too_few(error: &SampleError) -> bool {
     use SampleError::{
-        Empty, EmptyLanes, Form, NoHistory, NoStride, NoWindow, Outrun, TooFew, Unlikely,
+        Empty, EmptyLanes, Form, NoHistory, NoStride, NoWindow, Outrun, TooFew, TooOld, Unlikely,
     };
 
     match error {
@@ -236,6 +236,7 @@ pub(super) fn found_too_few(error: &SampleError) -> bool {
         Empty { .. }
         | EmptyLanes { .. }
         | TooFew { .. }
+        | TooOld { .. }
         | Outrun { .. }
         | Unlikely { .. }
         | NoWindow { .. }

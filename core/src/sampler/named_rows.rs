@@ -135,7 +135,7 @@ impl Sampler {
         self.selection.check_beta()?;
         self.follow_notices()?;
         let lapped_before = self.lapped();
-        self.selection.eligibility.refresh_ranges();
+        self.selection.eligibility.begin_gather();
         let gathered = self.fill(request, plan, arenas)?;
         if let BatchRequest::Rows(index, _) = request {
             self.selection.write_weights(self.stream.number(), Some(index), plan, arenas)?;

@@ -9,15 +9,16 @@ use super::boundary::Boundary;
 use super::columns::SelectedColumns;
 use super::eligibility::StartIndex;
 use super::episodes::EpisodeLayout;
-use super::form;
+use super::form::{self, Form};
 use super::gate::Gate;
 use super::gather::Gather;
 use super::hindsight::GoalDraws;
 use super::hooks::Hooks;
-use super::options::{DrawOptions, SamplerOptions};
+use super::options::{DrawOptions, MaxAge, SamplerOptions};
 use super::plan::{NStep, Summed};
 use super::plans::BatchPlans;
 use super::points::DrawPoints;
+use super::policy_version::PolicyVersion;
 use super::selection::{DrawnWindows, Selection};
 use super::selector::Selector;
 use super::stats::DrawCounts;
@@ -25,6 +26,7 @@ use super::stream::DrawStream;
 use super::window::{StartRule, WindowExtent};
 use crate::batch_key;
 use crate::error::SampleError;
+use crate::priority::{PriorityOptions, WeightNorm};
 use crate::ring::Ring;
 use crate::schema::Schema;
 
@@ -53,6 +55,12 @@ impl Sampler {
         refuse_taken_keys(schema, &columns, &keys_of(&options))?;
         form::check(&options, &columns, (ring.lane_capacity(), ring.lanes()))?;
         let extent = extent_of(&draws, &columns, ring.lane_capacity())?;
+        check_max_age(&draws, extent, schema.policy_version().is_some())?;
+        let by_table = |of: &PriorityOptions| of.normalize == WeightNorm::Table;
+        if draws.max_age != MaxAge::default() && options.selector.priorities().is_some_and(by_table)
+        {
+            return Err(SampleError::WeightsOfOldRows);
+        }
         let n_step = draws.n_step.map(|_| summed(schema, draws.discounts, extent)).transpose()?;
         if draws.stride == 0 {
             return Err(SampleError::BadStride);
@@ -66,7 +74,10 @@ impl Sampler {
         let (rule, starts) = starts_of(&draws, extent);
         let windows = DrawnWindows::of(&draws, &columns, rule);
         let selector = options.selector.clone().every(draws.form.priority_stride());
-        let selection = Selection::open(ring, selector, (windows, starts))?;
+        let policy_version = PolicyVersion::default();
+        let mut selection = Selection::open(ring, selector, (windows, starts))?;
+        selection.eligibility =
+            selection.eligibility.at_most(draws.max_age).with_versions(&policy_version);
         let learned = options.learned.as_ref().map(|of| ring.learned(of)).transpose()?;
         let slot = match ring.store().claim_reader() {
             Err(SegmentError::Unlinked { .. }) => None,
@@ -98,6 +109,7 @@ impl Sampler {
             points: DrawPoints::default(),
             stream,
             options,
+            policy_version,
             ring: ring.clone(),
         })
     }
@@ -133,6 +145,30 @@ fn extent_of(
     }
     let steps = n_step.unwrap_or(0).into();
     Ok(WindowExtent { back: u64::from(history) - 1, ahead: future.into(), steps })
+}
+
+/// Fails if every item has rows that are older than the limit, or if a limit needs a column that
+/// the ring lacks.
+fn check_max_age(
+    options: &DrawOptions,
+    extent: WindowExtent,
+    has_versions: bool,
+) -> Result<(), SampleError> {
+    if options.max_age.versions.is_some() && !has_versions {
+        return Err(SampleError::NoPolicyVersion);
+    }
+    // Only whole windows are drawn with `Reject`, and an episode that goes on has only whole
+    // sequences.
+    let needed = match options.form {
+        Form::Rollout(of) => of.length.into(),
+        Form::Sequence(of) => of.length.into(),
+        Form::Transitions if options.boundary == Boundary::Reject => extent.back + extent.ahead + 1,
+        _ => 1,
+    };
+    match options.max_age.rows {
+        Some(asked) if asked < needed => Err(SampleError::BadMaxAge { asked, needed }),
+        _ => Ok(()),
+    }
 }
 
 /// Returns the rule for the transitions that may be drawn, and their index.

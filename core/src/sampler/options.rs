@@ -33,6 +33,18 @@ pub(crate) struct DrawOptions {
     pub(crate) form: Form,
     /// Rank of the learner, and number of learners that share the draws of a seed.
     pub(crate) rank: (u32, u32),
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub(crate) max_age: MaxAge,
+}
+
+/// Limits to the age of rows. Samplers draw as if the ring did not have older ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub(crate) struct MaxAge {
+    /// Newer rows of the same lane.
+    pub(crate) rows: Option<u64>,
+    /// Newer versions of the policy.
+    pub(crate) versions: Option<u64>,
 }
 
 /// Options of a sampler: seed, windows, n-step returns, the columns of its batches, and the
@@ -73,6 +85,7 @@ impl From<SamplerState> for SamplerOptions {
             copy: state.copy,
             form: state.form,
             rank: state.rank,
+            max_age: MaxAge { rows: state.max_age, versions: state.max_policy_age },
         };
         let SamplerState { columns, selector, hindsight, learned, .. } = state;
         Self { draws, columns, selector, hindsight, learned }
@@ -96,6 +109,7 @@ impl SamplerOptions {
             copy: false,
             form: Form::Transitions,
             rank: (0, 1),
+            max_age: MaxAge::default(),
         };
         let selector = Selector::Uniform;
         Self { draws, columns: None, selector, hindsight: None, learned: None }
@@ -291,6 +305,57 @@ impl SamplerOptions {
         self
     }
 
+    /// Draws as if the ring did not have rows that are older than `rows` at the moment of the draw.
+    /// The age of a row counts the newer ones of its lane, as `age` in a batch does. Goes with
+    /// every form and selector: no window, sequence, episode or rollout has an older row, and
+    /// histories are masked where the boundary allows it. Draws in proportion to something stay so
+    /// among the rows that are left.
+    ///
+    /// A table that [consumes](crate::TableOptions::consume) hands out each transition once, also
+    /// those that are too old by then: they are skipped, and counted in
+    /// [`SamplerStats::too_old`](crate::SamplerStats::too_old) and by the rate limiter.
+    #[must_use]
+    pub fn max_age(mut self, rows: u64) -> Self {
+        self.draws.max_age.rows = Some(rows);
+        self
+    }
+
+    /// Draws as if the ring did not have rows whose policy is more than `versions` older than the
+    /// newest one at the moment of the draw: see [`max_age`](Self::max_age) and
+    /// [`PolicyVersion`](crate::PolicyVersion). Needs a column `policy_version`. Rows that a lane
+    /// has before a row that is too old are too old as well.
+    ///
+    /// ```
+    /// use backcast_core::{
+    ///     DType, Ring, RingOptions, SamplerOptions, Schema, StepColumns, WriterOptions,
+    /// };
+    ///
+    /// let schema = Schema::builder()
+    ///     .column("obs", DType::F32, &[])
+    ///     .column("policy_version", DType::U32, &[])
+    ///     .build()?;
+    /// let ring = Ring::heap(&schema, RingOptions::with_capacity(100))?;
+    /// let mut writer = ring.writer(WriterOptions::lanes(1))?;
+    /// for t in 0..50_u8 {
+    ///     let (obs, version) = ([f32::from(t)], [u32::from(t / 10)]);
+    ///     let columns = StepColumns::of(&schema).with("obs", &obs)?;
+    ///     let columns = columns.with("policy_version", &version)?;
+    ///     writer.append(&columns.step(&[false], &[false])?)?;
+    /// }
+    /// let mut sampler = ring.sampler(SamplerOptions::seeded(7).max_policy_age(2))?;
+    /// // The writer has pulled version 4, and the learner has published 5.
+    /// sampler.policy_version()?.set(5);
+    /// let batch = sampler.sample(32)?;
+    /// assert!(batch.column::<u32>("policy_version")?.iter().all(|version| *version >= 3));
+    /// assert!(batch.column::<i64>("policy_age")?.iter().all(|age| *age <= 2));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn max_policy_age(mut self, versions: u64) -> Self {
+        self.draws.max_age.versions = Some(versions);
+        self
+    }
+
     /// Selects columns, and sets the window of each. Cannot be combined with
     /// [`history`](Self::history), which sets one window for all.
     #[must_use]
@@ -352,6 +417,7 @@ mod tests {
             seeded.clone().episodes(WholeEpisodes::padded().max_length(9)).copy(true),
             seeded.clone().columns(columns).boundary(Boundary::Clamp).n_step(3).gamma(0.9),
             seeded.clone().hindsight(Hindsight::new(GoalStrategy::Final)),
+            seeded.clone().max_age(9).max_policy_age(0),
             seeded.learned(LearnedOptions::new("online").column("value", DType::F32)),
         ] {
             let text = serde_json::to_string(&options).unwrap();

@@ -142,6 +142,7 @@ impl BatchPlan {
         let repeat = boundary == Boundary::Clamp && !forward;
         let (history, future) = (None, future as usize);
         let mut builder = Builder { plan, history, future, copy, repeat, forward };
+        let version = schema.policy_version();
         for (i, column) in schema.columns().iter().enumerate() {
             let Some(window) = selection.window(i) else { continue };
             let (name, dtype, shape) = (column.name(), column.dtype(), shape(column));
@@ -150,6 +151,10 @@ impl BatchPlan {
                 ColumnWindow::Drawn => None,
                 ColumnWindow::First => {
                     builder.whole(name, dtype, &shape, Source::First(USER + i), None, 0, (0, 0));
+                    if version == Some(i) {
+                        let age = Source::PolicyAge;
+                        builder.whole(key::POLICY_AGE, DType::I64, &[], age, None, 0, (0, 0));
+                    }
                     continue;
                 }
             };
@@ -157,6 +162,9 @@ impl BatchPlan {
             match column.role() {
                 Role::Obs => builder.obs(column, source),
                 Role::Step => builder.step(name, dtype, &shape, source),
+            }
+            if version == Some(i) {
+                builder.step(key::POLICY_AGE, DType::I64, &[], Source::PolicyAge);
             }
         }
         let flags = [(key::TERMINATED, TERMINATED), (key::TRUNCATED, TRUNCATED)];

@@ -4,7 +4,7 @@
 use backcast_layout::TableView;
 use backcast_layout::protocol::sum_tree::Descent;
 
-use super::eligibility::{Candidate, Eligibility, number};
+use super::eligibility::{Candidate, Eligibility, MAX_REJECTIONS, number};
 use super::plan::{BatchPlan, Source};
 use super::rng::CounterRng;
 use crate::error::{PriorityError, SampleError};
@@ -44,6 +44,8 @@ pub(super) struct PrioritisedDraws {
     scheduled: Option<f64>,
     /// Scratch memory of the weights.
     ratios: Vec<f64>,
+    /// Sums of the leaves of the rows that are not too old, with the rows, if a batch needs them.
+    young: Option<Vec<(u64, (usize, u64))>>,
 }
 
 /// Part of the total from which an item is drawn.
@@ -92,8 +94,20 @@ impl PrioritisedDraws {
         options.check()?;
         let priorities = ring.priorities(&options)?;
         let (descents, rows, leaves) = (Vec::new(), Vec::new(), Vec::new());
-        let (given, exponent, scheduled, ratios) = (None, None, None, Vec::new());
-        Ok(Self { options, given, priorities, descents, rows, leaves, exponent, scheduled, ratios })
+        let (given, exponent, scheduled) = (None, None, None);
+        let (ratios, young) = (Vec::new(), None);
+        Ok(Self {
+            options,
+            given,
+            priorities,
+            descents,
+            rows,
+            leaves,
+            exponent,
+            scheduled,
+            ratios,
+            young,
+        })
     }
 
     pub(super) fn options(&self) -> &PriorityOptions {
@@ -127,7 +141,8 @@ impl PrioritisedDraws {
         eligibility: &Eligibility,
     ) -> Result<bool, SampleError> {
         self.follow_schedule(batch)?;
-        self.priorities.refresh(eligibility.lanes(), eligibility.ranges().iter())?;
+        self.young = None;
+        self.priorities.refresh(eligibility.lanes(), eligibility.all_rows())?;
         let mut made = self.first_draws(rng, (batch, items), TOGETHER)?;
         if made == FirstDraws::OfTwoExponents {
             // One state of the tree has one exponent.
@@ -190,16 +205,19 @@ impl PrioritisedDraws {
         self.rows.get(item).copied().flatten()
     }
 
-    /// Returns the row that an attempt draws for an item, or `None` if it finds none. The row and
-    /// its leaf replace those of the item's last draw. Fails if a change of the exponent takes
-    /// longer than draws wait.
+    /// Returns the row that an attempt draws for an item, or `None` if it finds none, or one that
+    /// is too old. The row and its leaf replace those of the item's last draw. Fails if a change of
+    /// the exponent takes longer than draws wait.
     pub(super) fn candidate(
         &mut self,
         rng: &CounterRng,
-        batch: u64,
-        item: usize,
+        eligibility: &Eligibility,
+        (batch, item): (u64, usize),
         attempt: u32,
     ) -> Result<Option<Candidate>, SampleError> {
+        if attempt >= MAX_REJECTIONS && eligibility.is_limited() {
+            return self.young_candidate(rng, eligibility, (batch, item), attempt);
+        }
         let Self { options, priorities, rows, leaves, exponent, .. } = self;
         let items = leaves.len();
         let draw = priorities.consistent(|view| {
@@ -220,10 +238,63 @@ impl PrioritisedDraws {
             // If the lock of the table fails, the attempt finds no row.
             draw => draw.ok().flatten(),
         };
+        let draw = draw.filter(|((lane, seq), _)| !eligibility.is_too_old(*lane, *seq));
         let Some((row @ (lane, seq), value)) = draw else { return Ok(None) };
         // A gather that begins anew, because a lane was relocated, starts with this row.
         if let (Some(of_item), Some(leaf)) = (rows.get_mut(item), leaves.get_mut(item)) {
             (*of_item, *leaf) = (Some(row), value);
+        }
+        Ok(u32::try_from(lane).ok().map(|lane| Candidate { attempt, lane, seq }))
+    }
+
+    /// Draws among the rows that are not too old alone, in proportion to their leaves at the first
+    /// such draw of the batch, which reads them all. The distribution is that of draws from the
+    /// whole total of which the others are rejected.
+    #[cold]
+    fn young_candidate(
+        &mut self,
+        rng: &CounterRng,
+        eligibility: &Eligibility,
+        (batch, item): (u64, usize),
+        attempt: u32,
+    ) -> Result<Option<Candidate>, SampleError> {
+        let Self { priorities, rows, leaves, exponent, young, .. } = self;
+        if young.is_none() {
+            let read = priorities.consistent(|view| {
+                let ranges = eligibility.ranges().candidates().enumerate();
+                let all = ranges.flat_map(|(lane, rows)| rows.map(move |seq| (lane, seq)));
+                let mut sum = 0_u64;
+                let sums = all.filter_map(|row @ (lane, seq)| {
+                    let leaf = leaf_of_entered(view, u32::try_from(lane).ok()?, seq)?;
+                    // The weights of a batch are by one exponent.
+                    let value = match *exponent {
+                        Some(exponent) => view.value_by(exponent, leaf),
+                        None => view.leaf(leaf),
+                    };
+                    sum = sum.saturating_add(value);
+                    (value > 0).then_some((sum, row))
+                });
+                sums.collect()
+            });
+            *young = Some(match read {
+                Err(error @ PriorityError::Lock(_)) => return Err(error.into()),
+                read => read.unwrap_or_default(),
+            });
+        }
+        let sums = young.as_deref().unwrap_or_default();
+        let total = sums.last().map_or(0, |(sum, _)| *sum);
+        let below = rng.below(total, batch, number(item), attempt).filter(|_| total > 0);
+        let at = below.map(|below| sums.partition_point(|(sum, _)| *sum <= below));
+        let Some((at, (sum, row @ (lane, seq)))) = at.and_then(|at| Some((at, *sums.get(at)?)))
+        else {
+            return Ok(None);
+        };
+        let before = at.checked_sub(1).and_then(|at| sums.get(at)).map_or(0, |(sum, _)| *sum);
+        if eligibility.is_too_old(lane, seq) {
+            return Ok(None);
+        }
+        if let (Some(of_item), Some(leaf)) = (rows.get_mut(item), leaves.get_mut(item)) {
+            (*of_item, *leaf) = (Some(row), sum - before);
         }
         Ok(u32::try_from(lane).ok().map(|lane| Candidate { attempt, lane, seq }))
     }
@@ -283,11 +354,15 @@ fn row_of(view: &TableView, draw: &Descent) -> Option<(usize, u64)> {
 /// Returns the value of the leaf of a row. For a row without one, returns the value that new rows
 /// get.
 fn leaf_of_row(view: &TableView, index: i64) -> u64 {
-    let (lane, seq) = (RowIndex(index).lane(), RowIndex(index).seq());
-    let (entered, expired) = view.lane(lane);
-    let leaf = (expired..entered).contains(&seq).then(|| view.leaf_of(lane, seq));
+    let leaf = leaf_of_entered(view, RowIndex(index).lane(), RowIndex(index).seq());
     let value = leaf.map_or(0, |leaf| view.leaf(leaf));
     if value > 0 { value } else { initial_leaf(view) }
+}
+
+/// Returns the leaf of a row, if it has one.
+fn leaf_of_entered(view: &TableView, lane: u32, seq: u64) -> Option<usize> {
+    let (entered, expired) = view.lane(lane);
+    (expired..entered).contains(&seq).then(|| view.leaf_of(lane, seq))
 }
 
 #[cfg(test)]

@@ -71,6 +71,11 @@ pub struct SamplerState {
     pub hindsight: Option<Hindsight>,
     /// Table of learned columns that batches show. Its values are data, in that table.
     pub learned: Option<LearnedOptions>,
+    /// Maximum age of rows, in newer rows of the same lane; `None` for any.
+    pub max_age: Option<u64>,
+    /// Maximum age of rows, in newer versions of the policy; `None` for any. A state does not have
+    /// the version that the learner has [set](crate::PolicyVersion::set).
+    pub max_policy_age: Option<u64>,
 }
 
 impl SamplerState {
@@ -93,6 +98,8 @@ impl SamplerState {
             selector: options.selector,
             hindsight: options.hindsight,
             learned: options.learned,
+            max_age: draws.max_age.rows,
+            max_policy_age: draws.max_age.versions,
         }
     }
 }
@@ -189,6 +196,7 @@ mod tests {
             .column("obs/to", DType::F32, &[])
             .column("reward", DType::F32, &[])
             .column("discount", DType::F32, &[])
+            .column("policy_version", DType::I64, &[])
             .build()
             .unwrap();
         let ring = Ring::heap(&schema, RingOptions::with_capacity(100)).unwrap();
@@ -210,6 +218,8 @@ mod tests {
             selector: Selector::Uniform,
             hindsight: None,
             learned: None,
+            max_age: None,
+            max_policy_age: None,
         };
         let sequence = Sequence::new(8).stride(4);
         let episodes = WholeEpisodes::padded().max_length(9);
@@ -236,6 +246,8 @@ mod tests {
                 seeded().boundary(Boundary::Clamp),
                 SamplerState { boundary: Boundary::Clamp, ..plain() },
             ),
+            (seeded().max_age(30), SamplerState { max_age: Some(30), ..plain() }),
+            (seeded().max_policy_age(0), SamplerState { max_policy_age: Some(0), ..plain() }),
             (seeded().copy(true), SamplerState { copy: true, ..plain() }),
             (
                 seeded().sequence(sequence),

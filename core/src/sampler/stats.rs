@@ -26,6 +26,10 @@ pub struct SamplerStats {
     pub sampled: u64,
     /// Draws discarded so far because a writer overwrote their rows.
     pub lapped: u64,
+    /// Transitions that a table which consumes handed out to this sampler, and that were too old
+    /// to be drawn by then: see [`max_age`](crate::SamplerOptions::max_age). Other selectors choose
+    /// among the rows that are young enough, and skip none.
+    pub too_old: u64,
     /// Ages of drawn transitions at their draw, in batches whose number is a multiple of 64.
     pub ages: Vec<AgeBin>,
     /// Distribution of the priorities that the selector draws by; `None` for other selectors.
@@ -92,6 +96,7 @@ fn ages_of(plan: &BatchPlan, arenas: &[&mut [u8]]) -> AgeCounts {
 pub(super) struct Counters {
     pub(super) sampled: AtomicU64,
     pub(super) lapped: AtomicU64,
+    too_old: AtomicU64,
     /// Ages of drawn rows.
     ages: AgeCounters,
 }
@@ -126,6 +131,11 @@ impl DrawCounts {
     /// Counts draws that were discarded because a writer overwrote their rows.
     pub(super) fn add_lapped(&self, draws: u64) {
         self.totals.lapped.fetch_add(draws, Relaxed);
+    }
+
+    /// Counts transitions that were skipped since they are too old.
+    pub(super) fn add_too_old(&self, transitions: u64) {
+        self.totals.too_old.fetch_add(transitions, Relaxed);
     }
 
     /// Counts a batch of `rows` rows. `lapped_before` draws had been discarded when it began.
@@ -171,6 +181,7 @@ pub(super) fn stats(
     Ok(SamplerStats {
         sampled: counters.sampled.load(Relaxed),
         lapped: counters.lapped.load(Relaxed),
+        too_old: counters.too_old.load(Relaxed),
         ages: AgeBin::all_of(&counters.ages.read()),
         priorities: selector.priorities().map(distribution).transpose()?,
         times_sampled,

@@ -27,10 +27,10 @@ class Sequence:
     ``boundary="reject"`` leaves out sequences shorter than ``length``, and with them the last steps
     of most episodes. ``boundary="clamp"`` moves the last start of an episode back, so that its
     sequence ends with the episode; only episodes shorter than ``length`` are masked. Sequences go
-    with every selector and with ``columns``, ``learned``, ``copy``, ``share`` and ``transform``. A
-    selector with priorities has one for each start, and does not go with ``"clamp"``; name a table
-    for each stride: ``bc.Priority(table="by-40")``. A rate limiter counts each sequence as one
-    item.
+    with every selector and with ``columns``, ``learned``, ``copy``, ``share``, ``max_age`` and
+    ``transform``. A selector with priorities has one for each start, and does not go with
+    ``"clamp"``; name a table for each stride: ``bc.Priority(table="by-40")``. A rate limiter counts
+    each sequence as one item.
 
     Parameters
     ----------
@@ -71,8 +71,8 @@ class WholeEpisodes:
     of a new ring has no GAP before it, and counts.
 
     Episodes are drawn uniformly, or by ``select="fifo"``, ``"lifo"``, :class:`Priority`,
-    :class:`Epoch` or :class:`Consume`, and go with ``columns``, ``copy``, ``share`` and
-    ``transform``. A rate limiter counts each as one item, and inserts in transitions: give it
+    :class:`Epoch` or :class:`Consume`, and go with ``columns``, ``copy``, ``share``, ``max_age``
+    and ``transform``. A rate limiter counts each as one item, and inserts in transitions: give it
     ``samples_per_insert`` of 1 / length, and no :meth:`RateLimiter.queue`. The priority of an
     episode is that of its first transition: ``batch.index`` of padded ones,
     ``batch.index[batch["offsets"][:-1]]`` of ragged ones. A table, of priorities or of claims,
@@ -111,12 +111,13 @@ class Rollout:
     the ends of episodes: there ``next_*`` is the final observation. The last transition before a
     cut, as a restart or a killed writer leaves it, counts as truncated, so that no return passes
     over it. Places with a false mask are zero, with ``index`` -1. Only short columns have some, at
-    their end: the rest of a lane without a writer, or of one whose oldest rows were overwritten.
-    All arrays are writable. :mod:`backcast.returns` takes blocks as they are.
+    their end: the rest of a lane without a writer, or of one whose oldest rows were overwritten or
+    grew older than ``max_age`` after they were claimed. All arrays are writable.
+    :mod:`backcast.returns` takes blocks as they are.
 
-    Rollouts go with ``columns``, ``learned``, ``share`` and ``transform``. A rate limiter counts
-    transitions: ``limiter=bc.RateLimiter.queue(n)`` holds actors back that are ahead. ``out`` and
-    :meth:`Sampler.batches` are refused.
+    Rollouts go with ``columns``, ``learned``, ``share``, ``max_age`` and ``transform``. A rate
+    limiter counts transitions: ``limiter=bc.RateLimiter.queue(n)`` holds actors back that are
+    ahead. ``out`` and :meth:`Sampler.batches` are refused.
 
     Parameters
     ----------

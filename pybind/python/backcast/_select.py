@@ -77,7 +77,7 @@ class Priority:
 class _Ranked:
     """Settings of a table of priorities."""
 
-    alpha: float | Literal["table"] = 0.6
+    alpha: float = 0.6
     eps: float = 1e-6
     table: str = "priority"
     initial: Literal["ever", "held"] = "ever"
@@ -88,7 +88,7 @@ class Largest(_Ranked):
 
     Parameters
     ----------
-    alpha : float or "table", default 0.6
+    alpha : float, default 0.6
         Exponent of the priorities, a setting of the table as in :class:`Priority`.
     eps : float, default 1e-6
         Number that is added to every priority, equal in all its samplers.
@@ -104,7 +104,7 @@ class Smallest(_Ranked):
 
     Parameters
     ----------
-    alpha : float or "table", default 0.6
+    alpha : float, default 0.6
         Exponent of the priorities, a setting of the table as in :class:`Priority`.
     eps : float, default 1e-6
         Number that is added to every priority, equal in all its samplers.
@@ -173,7 +173,8 @@ class Consume:
     sampler, which may ask for fewer. ``sample(None)`` draws all that is new, up to ``at_most``, and
     waits for one item; with ``timeout=0`` it drains a rest until :exc:`WaitTimeoutError`. With a
     rate limiter it may end with :exc:`RateLimitTimeoutError` instead. Rows that writers overwrite
-    before they are drawn are skipped. A rate limiter does not prevent that: while a draw waits for
+    before they are drawn are skipped, as are those that are too old for ``max_age``. A rate limiter
+    does not prevent that: while a draw waits for
     rows, it holds no writer back. A sampler that is closed gives back what it claimed and did not
     return, unless another has claimed since; a process that is killed loses it, the batches that
     :meth:`Sampler.batches` drew ahead included.

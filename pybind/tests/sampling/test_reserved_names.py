@@ -76,7 +76,8 @@ def test_a_learned_column_has_no_such_name(name: str) -> None:
 def test_the_error_and_the_page_list_every_name() -> None:
     with pytest.raises(bc.errors.SchemaError) as raised:
         bc.Schema({"seq": "f4"})
-    assert missing(raised.value, FIRST + LATER) == []
+    # A column `policy_version` may be one whole number, which its own error says.
+    assert missing(raised.value, FIRST + LATER[:-1]) == []
     section = PAGE.read_text(encoding="utf-8").split("## Reserved names")[1].split("\n## ")[0]
     table = "".join(line for line in section.splitlines() if line.startswith("|"))
     for name in [*FIRST, *LATER, "next_", "n_next"]:

@@ -120,10 +120,30 @@ impl ReadableRanges {
             let index = RowIndex::new(number, rows.start);
             *range = LaneRange { rows, slot, candidates: before..total, index };
         }
-        self.total = total;
-        let scaled = (lanes.len() as u128) << 64;
-        self.density = u64::try_from(scaled / u128::from(total.max(1))).unwrap_or(u64::MAX);
+        self.set_total(total);
         any_relocated
+    }
+
+    /// Takes the rows before `oldest` out of every lane.
+    pub(super) fn narrow(&mut self, lanes: &Lanes, oldest: &[u64]) {
+        let mut total = 0;
+        let all = self.lanes.iter_mut().zip(lanes.iter()).zip(oldest).zip(0..);
+        for (((range, lane), oldest), number) in all {
+            let Range { start, end } = range.rows;
+            let rows = (*oldest).clamp(start, end)..end;
+            let before = total;
+            total += (rows.end - rows.start).saturating_sub(1);
+            let slot = rows.start % lane.slots();
+            let index = RowIndex::new(number, rows.start);
+            *range = LaneRange { rows, slot, candidates: before..total, index };
+        }
+        self.set_total(total);
+    }
+
+    fn set_total(&mut self, total: u64) {
+        self.total = total;
+        let scaled = (self.lanes.len() as u128) << 64;
+        self.density = u64::try_from(scaled / u128::from(total.max(1))).unwrap_or(u64::MAX);
     }
 
     /// Returns the number of candidates over all lanes.

@@ -67,6 +67,7 @@ impl ArenaWriter<'_> {
                     Source::Weight
                     | Source::Learned(_)
                     | Source::LearnedSet(_)
+                    | Source::PolicyAge
                     | Source::Length
                     | Source::Offsets,
                     _,

@@ -252,6 +252,9 @@ impl<'a> RowFinder<'a> {
         else {
             return Ok(Inspection::NoTransition);
         };
+        if drawn && selection.eligibility.is_too_old(at, seq) {
+            return Ok(Inspection::NoTransition);
+        }
         let (lane, readable) = (&**lane, range.rows());
         // The index was built from earlier ranges, so it may name a row that is gone. Other rows
         // occur only if a peer is faulty.

@@ -11,7 +11,8 @@ use crate::sampler::plan::{ArenaField, Source};
 use crate::sampler::window::{RowHeaders, Window};
 
 impl ArenaWriter<'_> {
-    /// Fills the fields of an item. Weights, lengths and offsets are written later.
+    /// Fills the fields of an item. Weights, ages of policies, lengths and offsets are written
+    /// later.
     pub(super) fn copy_item(
         &self,
         item: &IrregularItem<'_>,
@@ -44,6 +45,7 @@ impl ArenaWriter<'_> {
                 Source::Weight
                 | Source::Learned(_)
                 | Source::LearnedSet(_)
+                | Source::PolicyAge
                 | Source::Length
                 | Source::Offsets => {}
                 Source::Relabelled => place.fill(0),

@@ -34,7 +34,13 @@ impl BatchPlan {
             let (name, dtype, shape) = (column.name(), column.dtype(), shape(column));
             let (source, next) = (Source::Column(USER + i), format!("next_{name}"));
             match column.role() {
-                Role::Step => builder.whole(name, dtype, &shape, source, steps, 0, (0, 0)),
+                Role::Step => {
+                    builder.whole(name, dtype, &shape, source, steps, 0, (0, 0));
+                    if schema.policy_version() == Some(i) {
+                        let age = Source::PolicyAge;
+                        builder.whole(key::POLICY_AGE, DType::I64, &[], age, steps, 0, (0, 0));
+                    }
+                }
                 Role::Obs if copy => {
                     builder.whole(name, dtype, &shape, source, steps, 0, (0, 0));
                     builder.whole(&next, dtype, &shape, source, steps, 1, (1, 1));

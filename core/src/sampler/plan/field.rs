@@ -30,6 +30,9 @@ pub(crate) enum Source {
     NDiscount,
     /// A column in the row after the last transition of the n-step return.
     NNext(usize),
+    /// Versions between the policy of a row and the newest one, which are computed from the fields
+    /// of the column `policy_version` when these are written.
+    PolicyAge,
     /// A learned column, and whether its values were set.
     Learned(usize),
     LearnedSet(usize),

@@ -43,7 +43,14 @@ impl Sampler {
             let overwritten = self.selection.begin_block(size)?;
             self.counts.add_lapped(overwritten);
             // Another process may have begun the pass, and have seen newer rows.
-            self.selection.eligibility.refresh_ranges();
+            if self.selection.eligibility.is_limited() {
+                self.selection.eligibility.refresh();
+                if self.selection.trim_block() {
+                    continue;
+                }
+            } else {
+                self.selection.eligibility.refresh_ranges();
+            }
             let columns = self.selection.block();
             let width = columns.len();
             let (index, cut) = index_of(columns, length);

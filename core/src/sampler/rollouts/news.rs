@@ -1,5 +1,6 @@
 //! New transitions of every lane, and the block that they make.
 
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -44,6 +45,8 @@ struct LaneNews {
     rows: VecDeque<u64>,
     /// Rows before this one have been read.
     read: u64,
+    /// Rows after those of the last pass that are too old.
+    too_old: u64,
     has_writer: bool,
     /// Whether a writer has ever published a row.
     is_used: bool,
@@ -95,14 +98,25 @@ impl LaneNews {
 
 impl NewTransitions {
     /// Reads what is new in every lane after the rows of a pass, up to `most` transitions of each.
-    pub(in crate::sampler) fn refresh(&mut self, ring: &Ring, pass: &[Range<u64>], most: usize) {
+    /// Leaves out rows before `oldest`, which has the first row of each lane that is not too old,
+    /// or nothing.
+    pub(in crate::sampler) fn refresh(
+        &mut self,
+        ring: &Ring,
+        (pass, oldest): (&[Range<u64>], &[u64]),
+        most: usize,
+    ) {
         let Self { lanes, headers } = self;
         lanes.resize_with(ring.lanes() as usize, LaneNews::default);
         for ((of, lane), rows) in lanes.iter_mut().zip(0..).zip(pass) {
             // Checks the writer first: all that it published is then read.
             of.has_writer = ring.store().lane_held(lane);
             match ring.inspect_lane(lane) {
-                Some(found) => of.read(&found, rows.end, most, headers),
+                Some(found) => {
+                    let oldest = oldest.get(lane as usize).copied().unwrap_or(0);
+                    of.too_old = oldest.saturating_sub(rows.end.max(found.rows.start));
+                    of.read(&found, rows.end.max(oldest), most, headers);
+                }
                 None => of.rows.clear(),
             }
         }
@@ -145,9 +159,8 @@ impl NewTransitions {
         let mut taken = available.clone();
         if total > most {
             let mut order: Vec<usize> = (0..self.lanes.len()).collect();
-            order.sort_by_key(|lane| {
-                std::cmp::Reverse(self.lanes.get(*lane).map(|of| of.rows.len()))
-            });
+            let backlog = |of: &LaneNews| of.rows.len() as u64 + of.too_old;
+            order.sort_by_key(|lane| Reverse(self.lanes.get(*lane).map(backlog)));
             taken.fill(0);
             let turns = (0..).take_while(|turn| available.iter().any(|columns| columns > turn));
             let columns = turns.flat_map(|turn| order.iter().map(move |lane| (turn, *lane)));

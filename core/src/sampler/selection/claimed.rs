@@ -8,7 +8,7 @@ use super::ledger::{ClaimLedger, ClaimedItem};
 use super::too_few;
 use crate::error::SampleError;
 use crate::ring::Ring;
-use crate::sampler::eligibility::Eligibility;
+use crate::sampler::eligibility::{Eligibility, SkippedRows};
 use crate::sampler::selector::Selector;
 use crate::table::{ClaimPlace, Claims, TableOptions, new_rows};
 use crate::table_lock::LockLimits;
@@ -35,6 +35,8 @@ pub(in crate::sampler) struct ClaimedRows {
     /// Claimed rows whose eligibility depends on rows that are not published yet. Each comes with
     /// the end of its lane's readable rows at the last check. Tables that are renewed have none.
     undecided: Vec<(ClaimedRow, u64)>,
+    /// Claimed transitions that were skipped since they are too old, and not reported yet.
+    too_old: SkippedRows,
 }
 
 impl ClaimedRows {
@@ -45,7 +47,7 @@ impl ClaimedRows {
     ) -> Result<Self, SampleError> {
         let ledger = ClaimLedger::new(Claims::open(ring, &options)?);
         let (selector, undecided) = (Selector::Table(options), Vec::new());
-        Ok(Self { selector, windows, ledger, undecided })
+        Ok(Self { selector, windows, ledger, undecided, too_old: SkippedRows::default() })
     }
 
     pub(super) fn selector(&self) -> &Selector {
@@ -127,9 +129,24 @@ impl ClaimedRows {
         self.ledger.held.make_contiguous().sort_by_key(|(_, place)| *place);
     }
 
+    /// Returns the transitions that were skipped since the last call.
+    pub(super) fn take_too_old(&mut self) -> SkippedRows {
+        std::mem::take(&mut self.too_old)
+    }
+
+    /// Counts a claimed row that is too old. A renewed table skips none: its next pass has the row
+    /// again.
+    fn count_too_old(&mut self, row: (usize, u64), eligibility: &Eligibility) {
+        if !self.is_renewed() {
+            eligibility.count_too_old(row, &mut self.too_old);
+        }
+    }
+
     /// Keeps a claimed row that is not eligible, if rows that are not published yet may change
-    /// that. A renewed table keeps none: its next pass has the row again.
-    fn keep_undecided(&mut self, row @ ((lane, seq), _): ClaimedRow, eligibility: &Eligibility) {
+    /// that, and counts one that is too old. A renewed table keeps none: its next pass has the row
+    /// again.
+    fn refuse(&mut self, row @ ((lane, seq), _): ClaimedRow, eligibility: &Eligibility) {
+        self.count_too_old((lane, seq), eligibility);
         if self.windows && !self.is_renewed() && eligibility.is_undecided(lane, seq) {
             let end = eligibility.ranges().get(lane).map_or(0, |range| range.rows().end);
             self.undecided.push((row, end));
@@ -185,7 +202,7 @@ impl ClaimedRows {
         }
         self.ledger.hold_items();
         self.take_undecided();
-        let candidates: Vec<_> = eligibility.ranges().candidates().collect();
+        let candidates = eligibility.all_candidates();
         let mut passes = None;
         while self.ledger.items.len() < items {
             let missing = items - self.ledger.items.len();
@@ -198,7 +215,7 @@ impl ClaimedRows {
                     self.ledger.items.push(((lane, seq), place));
                     passes = None;
                 } else {
-                    self.keep_undecided(((lane, seq), place), eligibility);
+                    self.refuse(((lane, seq), place), eligibility);
                 }
             } else if !self.claim(missing, need.min(missing), &candidates)? {
                 // A table of renewed passes does not wait for writers: without candidates there is
@@ -249,10 +266,11 @@ impl ClaimedRows {
         item: usize,
         eligibility: &Eligibility,
     ) -> Result<(usize, u64), SampleError> {
-        let candidates: Vec<_> = eligibility.ranges().candidates().collect();
+        let candidates = eligibility.all_candidates();
+        let total: u64 = candidates.iter().map(|rows| rows.end - rows.start).sum();
         // Checks no more rows than the ring has candidates: with a faulty peer, rows to claim may
         // never run out.
-        for _ in 0..=eligibility.ranges().total() {
+        for _ in 0..=total {
             let found = self.ledger.held.pop_front();
             if let Some(((lane, seq), place)) = found {
                 if is_newer(eligibility, (lane, seq)) {
@@ -262,17 +280,19 @@ impl ClaimedRows {
                 }
                 if eligibility.accepts(lane, seq, self.windows) {
                     if let Some(row) = self.ledger.items.get_mut(item) {
-                        *row = ((lane, seq), place);
+                        let replaced = std::mem::replace(row, ((lane, seq), place)).0;
+                        self.count_too_old(replaced, eligibility);
                     }
                     return Ok((lane, seq));
                 }
-                self.keep_undecided(((lane, seq), place), eligibility);
+                self.refuse(((lane, seq), place), eligibility);
             } else if !self.claim(1, 1, &candidates)? {
                 break;
             }
         }
         if item < self.ledger.items.len() {
-            self.ledger.items.remove(item);
+            let (removed, _) = self.ledger.items.remove(item);
+            self.count_too_old(removed, eligibility);
         }
         Err(too_few(&self.selector, 1, 0))
     }

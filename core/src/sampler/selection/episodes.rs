@@ -75,7 +75,7 @@ impl Selection {
     pub(in crate::sampler) fn refresh_priorities(&mut self) -> Result<(), SampleError> {
         let Self { eligibility, selector, .. } = self;
         match selector.as_mut().and_then(|state| state.priorities_mut()) {
-            Some(of) => Ok(of.refresh(eligibility.lanes(), eligibility.ranges().iter())?),
+            Some(of) => Ok(eligibility.enter_rows(of)?),
             None => Ok(()),
         }
     }

@@ -35,6 +35,9 @@ impl ExtremeRows {
             _ => Extreme::Largest,
         };
         let options = selector.priorities().ok_or(PriorityError::NotPrioritised)?;
+        if options.alpha.can_change() {
+            return Err(SampleError::OrderedByAlpha { selector: selector.to_string() });
+        }
         let priorities = ring.priorities(options)?;
         let (rows, offered) = (Vec::new(), HashSet::new());
         Ok(Self { selector, extreme, windows, priorities, rows, offered })
@@ -55,7 +58,7 @@ impl ExtremeRows {
         items: usize,
         eligibility: &mut Eligibility,
     ) -> Result<bool, SampleError> {
-        self.priorities.refresh(eligibility.lanes(), eligibility.ranges().iter())?;
+        eligibility.enter_rows(&mut self.priorities)?;
         if self.windows {
             eligibility.build_index();
         }

@@ -19,7 +19,7 @@ pub(super) use self::rollouts::RolloutColumn;
 use self::selector_state::SelectorState;
 pub(super) use self::windows::DrawnWindows;
 use super::boundary::Boundary;
-use super::eligibility::{Candidate, Eligibility, NO_DRAW, StartIndex, number};
+use super::eligibility::{Candidate, Eligibility, NO_DRAW, SkippedRows, StartIndex, number};
 use super::gather::MAX_ATTEMPTS;
 use super::plan::BatchPlan;
 use super::prioritised::PrioritisedDraws;
@@ -226,7 +226,17 @@ impl Selection {
 
     /// Returns how many rows could be claimed now. `None` if draws do not wait for rows.
     pub(super) fn claimable(&self) -> Option<u64> {
-        self.selector.as_ref().and_then(|state| state.claimable())
+        self.selector.as_ref().and_then(|state| state.claimable(&self.eligibility))
+    }
+
+    /// Returns the transitions that a table of claims handed out since the last call, and that
+    /// were skipped since they are too old.
+    pub(super) fn take_too_old(&mut self) -> SkippedRows {
+        match self.selector.as_deref_mut() {
+            Some(SelectorState::Claimed(of)) => of.take_too_old(),
+            Some(SelectorState::Rollouts(of)) => of.take_too_old(),
+            _ => SkippedRows::default(),
+        }
     }
 
     /// Returns whether draws wait for rows that can be claimed.
@@ -252,8 +262,16 @@ impl Selection {
     /// Claims the columns of a block of rollouts. Returns how many rows were overwritten before.
     pub(super) fn begin_block(&mut self, size: BlockSize) -> Result<u64, SampleError> {
         match self.selector.as_deref_mut() {
-            Some(SelectorState::Rollouts(of)) => of.begin(size),
+            Some(SelectorState::Rollouts(of)) => of.begin(size, &self.eligibility),
             _ => Err(self.nothing()),
+        }
+    }
+
+    /// Removes transitions that are too old by now from the block. Returns whether there were some.
+    pub(super) fn trim_block(&mut self) -> bool {
+        match self.selector.as_deref_mut() {
+            Some(SelectorState::Rollouts(of)) => of.trim(&self.eligibility),
+            _ => false,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Columns of rollouts that this sampler claimed from a table.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use backcast_layout::protocol::claim::ClaimPass;
@@ -9,7 +10,9 @@ use backcast_layout::protocol::{Words, still_whole};
 use super::ledger::{ClaimLedger, ClaimedItem};
 use crate::error::{ROLLOUTS, SampleError};
 use crate::ring::Ring;
+use crate::ring::lane_inspection::readable;
 use crate::row_header::{RowHeader, starts_transition};
+use crate::sampler::eligibility::{Eligibility, SkippedRows};
 use crate::sampler::rollouts::{BlockSize, NewTransitions, Rollout};
 use crate::sampler::selector::Selector;
 use crate::table::{ClaimPlace, Claims, TableOptions};
@@ -44,6 +47,8 @@ pub(in crate::sampler) struct ClaimedRollouts {
     news: Mutex<NewTransitions>,
     /// Size of the block that is awaited.
     size: BlockSize,
+    /// New transitions that were skipped since they are too old, and not reported yet.
+    too_old: u64,
 }
 
 impl ClaimedRollouts {
@@ -54,7 +59,7 @@ impl ClaimedRollouts {
     ) -> Result<Self, SampleError> {
         let ledger = ClaimLedger::new(Claims::open(ring, &options)?);
         let (selector, news) = (Selector::Table(options), Mutex::default());
-        Ok(Self { selector, form, ledger, news, size: BlockSize::New(1) })
+        Ok(Self { selector, form, ledger, news, size: BlockSize::New(1), too_old: 0 })
     }
 
     pub(super) fn selector(&self) -> &Selector {
@@ -76,14 +81,14 @@ impl ClaimedRollouts {
 
     /// Returns the columns, or lanes that are ready, for the block that is awaited: [`u64::MAX`] if
     /// it can be made.
-    pub(super) fn claimable(&self) -> u64 {
+    pub(super) fn claimable(&self, eligibility: &Eligibility) -> u64 {
         let claims = &self.ledger.claims;
         let (unclaimed, pass) = claims.unclaimed();
         if unclaimed > 0 {
             return u64::MAX;
         }
         let mut news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
-        news.refresh(claims.ring(), &pass.ranges, self.most_of_lane());
+        news.refresh(claims.ring(), (&pass.ranges, eligibility.oldest()), self.most_of_lane());
         let (needed, ready) = self.with_own(news.readiness(self.form, self.size));
         if ready >= needed { u64::MAX } else { ready as u64 }
     }
@@ -104,7 +109,11 @@ impl ClaimedRollouts {
     }
 
     /// Claims the columns of a block, and returns them with the rows that were overwritten before.
-    pub(super) fn begin(&mut self, size: BlockSize) -> Result<u64, SampleError> {
+    pub(super) fn begin(
+        &mut self,
+        size: BlockSize,
+        eligibility: &Eligibility,
+    ) -> Result<u64, SampleError> {
         self.size = size;
         self.ledger.hold_items();
         let mut lost = 0;
@@ -119,29 +128,54 @@ impl ClaimedRollouts {
             if is_enough {
                 return Ok(lost);
             }
-            lost += self.claim()?;
+            lost += self.claim(eligibility)?;
         }
+    }
+
+    /// Returns the transitions that were skipped since the last call.
+    pub(super) fn take_too_old(&mut self) -> SkippedRows {
+        let transitions = std::mem::take(&mut self.too_old);
+        SkippedRows { transitions, items: transitions }
+    }
+
+    /// Removes transitions that are too old by now from the block. Returns whether there were some.
+    pub(super) fn trim(&mut self, eligibility: &Eligibility) -> bool {
+        let before = self.too_old;
+        for column in &mut self.ledger.items {
+            let is_too_old = |row: &u64| eligibility.is_too_old(column.lane as usize, *row);
+            let gone = column.rows.partition_point(is_too_old);
+            column.rows.drain(..gone);
+            self.too_old += gone as u64;
+        }
+        self.ledger.items.retain(|column| !column.rows.is_empty());
+        self.too_old > before
     }
 
     /// Claims the columns of a pass, which are held then. Returns the number of its rows that were
     /// overwritten. Fails if the lanes have too few new transitions.
-    fn claim(&mut self) -> Result<u64, SampleError> {
+    fn claim(&mut self, eligibility: &Eligibility) -> Result<u64, SampleError> {
         let (form, size, most) = (self.form, self.size, self.most_of_lane());
         let missing = size.most() - self.ledger.items.len();
         let (_, own) = self.with_own((0, 0));
         let ring = self.ledger.claims.ring().clone();
         let news = self.news.get_mut().unwrap_or_else(PoisonError::into_inner);
         let (mut needed, mut ready) = (1, 0);
+        let mut too_old = 0;
         let block = |_, pass: &ClaimPass| {
-            news.refresh(&ring, &pass.ranges, most);
+            news.refresh(&ring, (&pass.ranges, eligibility.oldest()), most);
             (needed, ready) = news.readiness(form, size);
             ready += own;
-            (ready >= needed).then(|| news.block(form, missing, &pass.ranges))
+            let rows = (ready >= needed).then(|| news.block(form, missing, &pass.ranges));
+            if let Some(rows) = rows.as_ref().filter(|_| eligibility.is_limited()) {
+                too_old = skipped(&ring, &pass.ranges, rows);
+            }
+            rows
         };
         let mut rows = BTreeMap::<usize, Vec<(u64, ClaimPlace)>>::new();
         let claimed = self.ledger.claims.claim(u64::MAX, block, |(lane, row), place| {
             rows.entry(lane).or_default().push((row, place));
         })?;
+        self.too_old += too_old;
         if !claimed {
             let (wanted, available) = (needed as u64, ready as u64);
             return Err(SampleError::TooFew { selector: ROLLOUTS, wanted, available });
@@ -173,6 +207,21 @@ impl ClaimedRollouts {
         }
         self.ledger.items.retain(|column| !column.rows.is_empty());
     }
+}
+
+/// Counts the transitions between the rows of a pass and those of the next one that the ring still
+/// has: they are too old.
+fn skipped(ring: &Ring, last: &[Range<u64>], next: &[Range<u64>]) -> u64 {
+    let mut count = 0;
+    for ((lane, last), next) in (0..).zip(last).zip(next).filter(|(_, next)| !next.is_empty()) {
+        let Some(found) = ring.inspect_lane(lane) else { continue };
+        let (memory, mut headers) = (&*found.memory, [RowHeader::default(); 2]);
+        for row in last.end.max(readable(memory).start)..next.start {
+            RowHeader::read_into(memory, row % memory.slots(), &mut headers);
+            count += u64::from(starts_transition(&headers, row));
+        }
+    }
+    count
 }
 
 /// Adds the columns of one lane's claimed rows, each with its number in the lane. Returns how many

@@ -153,10 +153,10 @@ impl SelectorState {
     }
 
     /// Returns how many rows could be claimed now. `None` if draws do not wait for rows.
-    pub(super) fn claimable(&self) -> Option<u64> {
+    pub(super) fn claimable(&self, eligibility: &Eligibility) -> Option<u64> {
         match self {
             Self::Claimed(of) => Some(of.claimable()),
-            Self::Rollouts(of) => Some(of.claimable()),
+            Self::Rollouts(of) => Some(of.claimable(eligibility)),
             _ => None,
         }
     }
@@ -192,7 +192,9 @@ impl SelectorState {
         attempt: u32,
     ) -> Result<Option<Candidate>, SampleError> {
         let found = match self {
-            Self::Prioritised(of) => return of.candidate(rng, batch, item, attempt),
+            Self::Prioritised(of) => {
+                return of.candidate(rng, eligibility, (batch, item), attempt);
+            }
             Self::Weighted(of) => of.candidate(rng, eligibility, (batch, item), attempt),
             Self::Extreme(of) => Some(of.next(item, eligibility)?),
             Self::Ordered(of) => Some(of.next(item, eligibility)?),

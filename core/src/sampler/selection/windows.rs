@@ -76,6 +76,13 @@ impl DrawnWindows {
     /// Returns the error that says why nothing can be drawn. O(rows).
     pub(super) fn nothing(&self, eligibility: &Eligibility) -> SampleError {
         let Self { history, future, form, boundary, rule } = *self;
+        if let Some((rows, max)) = eligibility.too_old_rows() {
+            let left = if form.episodes().is_some() { 0 } else { eligibility.longest_run() };
+            if left == 0 {
+                let (max_age, max_policy_age) = (max.rows, max.versions);
+                return SampleError::TooOld { rows, max_age, max_policy_age };
+            }
+        }
         if let Some(WholeEpisodes { max_length, .. }) = form.episodes() {
             let rows = eligibility.ranges().readable_rows();
             return FormError::NoneComplete { max_length, rows }.into();

@@ -3,7 +3,7 @@
 use backcast_layout::{Column, DType, LearnedColumn, MAX_LEARNED_COLUMNS};
 
 use super::SET;
-use crate::batch_key::{first_part, is_reserved};
+use crate::batch_key::{POLICY_VERSION, first_part, is_reserved};
 use crate::error::LearnedError;
 use crate::schema::Schema;
 
@@ -95,7 +95,7 @@ impl LearnedOptions {
 fn taken(name: &str, earlier: &[LearnedColumn], schema: &Schema) -> Option<String> {
     let set = format!("{name}{SET}");
     for key in [name, &set] {
-        if is_reserved(key) {
+        if is_reserved(key) || key == POLICY_VERSION {
             return Some(format!("`{key}` is a key of every ring"));
         }
         let has_key = |column: &&Column| first_part(column.name()) == key;

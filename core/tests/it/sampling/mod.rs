@@ -1,6 +1,7 @@
 //! Sampling as a learner sees it: ends of episodes, n-step returns, prefetched batches, and reused
 //! memory. The model suite covers the rest.
 
+mod age;
 mod ahead;
 mod alpha;
 mod columns;

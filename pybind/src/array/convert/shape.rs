@@ -55,6 +55,21 @@ pub(crate) enum LeadingAxes {
 }
 
 impl LeadingAxes {
+    /// Returns an array with these axes, filled with the number of an array without axes.
+    pub(crate) fn filled_with<'py>(
+        self,
+        number: &Bound<'py, PyUntypedArray>,
+    ) -> PyResult<Bound<'py, PyUntypedArray>> {
+        let numpy = number.py().import("numpy")?;
+        let filled = match self {
+            LeadingAxes::Lanes(lanes) => numpy.call_method1("full", (lanes, number))?,
+            LeadingAxes::Steps(steps, lanes) => {
+                numpy.call_method1("full", ((steps, lanes), number))?
+            }
+        };
+        Ok(filled.cast_into()?)
+    }
+
     /// Returns whether `shape` has these leading axes, and then the axes `row`.
     #[inline]
     pub(crate) fn fits(self, shape: &[usize], row: &[usize]) -> bool {

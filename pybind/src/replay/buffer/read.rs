@@ -108,6 +108,15 @@ impl ReplayBuffer {
     ///     Has no effect on selectors without random draws: ``"fifo"``, ``"lifo"``, ``Largest`` and
     ///     ``Smallest`` draw the same for every learner, and the tables of ``Epoch`` and
     ///     ``Consume`` give each row to one of them anyway.
+    /// max_age : int or dict, optional
+    ///     Draw as if the ring did not have rows that are older at the moment of the draw. A number
+    ///     limits ``age``: the newer rows of the same lane. ``{"policy_age": n}`` limits
+    ///     ``policy_age``: the newer versions of the policy, in a ring with a column
+    ///     ``policy_version``; ``"age"`` can stand beside it. No window, sequence, episode or
+    ///     rollout has an older row, and histories are masked where ``boundary`` allows it. With
+    ///     :class:`Consume` transitions that are too old are skipped and counted in
+    ///     ``stats()["too_old"]``. Draws by priority of a tenth of the rows cost some 15 times as
+    ///     much, for they refuse the others; ``normalize="table"`` does not go with it.
     /// state : dict, optional
     ///     State that :meth:`Sampler.state` of another sampler returned. This sampler continues
     ///     with the same draws and windows. Replaces all other arguments but ``transform``,
@@ -125,9 +134,9 @@ impl ReplayBuffer {
     /// NotFoundError
     ///     If ``learned`` names no table of the ring.
     /// SampleError
-    ///     If an argument is invalid. Examples: a window is longer than a lane, ``gamma`` is
-    ///     missing or out of range, or the ring has no column ``reward`` of one ``f4`` or ``f8`` a
-    ///     row for ``n_step``.
+    ///     If an argument is invalid. Examples: a window is longer than a lane or than ``max_age``,
+    ///     ``gamma`` is missing or out of range, or the ring has no column ``reward`` of one ``f4``
+    ///     or ``f8`` a row for ``n_step``.
     /// ClosedError
     ///     If the buffer was closed.
     ///
@@ -145,12 +154,14 @@ impl ReplayBuffer {
     #[pyo3(signature = (
         *, seed=None, history=None, columns=None, future=Argument::Missing, n_step=None,
         gamma=None, boundary=Argument::Missing, copy=Argument::Missing, select=None,
-        form=None, hindsight=None, transform=None, learned=None, share=None, state=None
+        form=None, hindsight=None, transform=None, learned=None, share=None, max_age=None,
+        state=None
     ))]
     #[pyo3(text_signature = "($self, *, seed=None, history=None, columns=None, future=0, \
                              n_step=None, gamma=None, boundary='mask', copy=False, \
                              select='uniform', form=None, hindsight=None, \
-                             transform=None, learned=None, share=None, state=None)")]
+                             transform=None, learned=None, share=None, max_age=None, \
+                             state=None)")]
     #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn sampler<'py>(
         &self,
@@ -169,6 +180,7 @@ impl ReplayBuffer {
         transform: Option<&Bound<'py, PyAny>>,
         learned: Option<&Bound<'py, PyAny>>,
         share: Option<&Bound<'py, PyAny>>,
+        max_age: Option<&Bound<'py, PyAny>>,
         state: Option<&Bound<'py, PyAny>>,
     ) -> Result<Sampler, Failure> {
         let label = format!("the sampler of {}", self.ring.label());
@@ -182,6 +194,7 @@ impl ReplayBuffer {
             copy,
             form,
             share,
+            max_age,
         };
         let hooks = BatchFunctions::new(hindsight, transform)?;
         let hindsight = hindsight.map(hindsight_of).transpose()?;

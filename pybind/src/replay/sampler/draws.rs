@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use backcast_core::{
-    BatchPlan, MAX_BATCH, Ring, SampleError, Sampler as CoreSampler, SamplerOptions,
+    BatchPlan, MAX_BATCH, PolicyVersion, Ring, SampleError, Sampler as CoreSampler, SamplerOptions,
 };
 use numpy::PyArray1;
 use pyo3::intern;
@@ -37,6 +37,8 @@ pub(crate) struct SharedSampler {
     has_drawn: AtomicBool,
     /// Functions that every batch passes through.
     pub(super) hooks: BatchFunctions,
+    /// Version of the policy that the learner knows, if the ring has a column of versions.
+    pub(super) policy_version: Option<PolicyVersion>,
 }
 
 impl SharedSampler {
@@ -65,7 +67,7 @@ impl SharedSampler {
         let interrupt = closing.interrupt_on(ring);
         // Rewards of relabelled goals are computed by a function of Python.
         let sampler = open(&ring.clone().interrupted_by(interrupt))?.rewards_by_caller();
-        let seed = sampler.seed();
+        let (seed, policy_version) = (sampler.seed(), sampler.policy_version().ok());
         Ok(Self {
             hooks,
             has_drawn: AtomicBool::new(false),
@@ -75,6 +77,7 @@ impl SharedSampler {
                 SamplerPlace::Here(Box::new(sampler)),
             ),
             seed,
+            policy_version,
         })
     }
 

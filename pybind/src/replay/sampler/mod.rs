@@ -5,6 +5,7 @@ pub(crate) mod batches;
 mod draws;
 mod form;
 mod hooks;
+mod max_age;
 mod options;
 mod out;
 mod priority;
@@ -136,7 +137,8 @@ impl Sampler {
     /// -------
     /// Batch
     ///     Every column, ``next_*`` of the observation columns, ``terminated``, ``truncated``,
-    ///     ``index``, ``age``; ``mask`` with a history window; with a future one ``future_mask``
+    ///     ``index``, ``age``; ``policy_age``, int64, of the shape of ``policy_version``, if the
+    ///     ring has that column; ``mask`` with a history window; with a future one ``future_mask``
     ///     and the dict ``future``, which has every column, ``next_*`` of the observation columns,
     ///     ``terminated`` and ``truncated``, each ``[B, F, ...]``, from the transition after the
     ///     drawn one on; ``n_reward``, ``n_discount`` and ``n_next_*`` with n-step returns;
@@ -160,9 +162,10 @@ impl Sampler {
     ///     If :class:`Consume` found fewer than ``batch_size`` new transitions in ``timeout``
     ///     seconds, or nothing new for ``sample(None)``.
     /// SampleError
-    ///     If the ring holds no transition yet, or with ``boundary="reject"`` no whole window; if
-    ///     ``out`` does not fit, with the first key that differs; if ``batch_size`` is out of
-    ///     range, or None without :class:`Consume`; or if an iterator of this sampler is open.
+    ///     If the ring holds no transition yet, none that is young enough for ``max_age``, or with
+    ///     ``boundary="reject"`` no whole window; if ``out`` does not fit, with the first key that
+    ///     differs; if ``batch_size`` is out of range, or None without :class:`Consume`; or if an
+    ///     iterator of this sampler is open.
     /// NotFoundError
     ///     If the table of the selector was removed and the draw has to change it, or if the ring
     ///     was removed or replaced and the buffer has ``on_unlinked="error"``.
@@ -449,7 +452,9 @@ impl Sampler {
     /// Returns
     /// -------
     /// dict
-    ///     ``sampled`` and ``lapped`` as the properties. ``ages``: of every 64th batch, drawn
+    ///     ``sampled`` and ``lapped`` as the properties. ``too_old``: transitions that
+    ///     :class:`Consume` skipped since they were too old for ``max_age``; 0 for other selectors,
+    ///     which choose among the rows that are young enough. ``ages``: of every 64th batch, drawn
     ///     transitions by their age at the draw, in newer rows of the same lane; a list of
     ///     ``{"from": age, "rows": count}`` for the ages 0, 1, 2-3, 4-7 and so on. ``priorities``:
     ///     None, or for selectors with priorities a dict of ``rows`` that have one,

@@ -1,10 +1,13 @@
 //! Settings of a sampler, as its attributes.
 
+use backcast_core::{PolicyVersion, SampleError};
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
 
 use super::Sampler;
 use super::selector::in_python;
+use crate::argument::{Argument, whole};
+use crate::error::{ErrorClass, Failure};
 
 #[pymethods]
 impl Sampler {
@@ -57,6 +60,32 @@ impl Sampler {
     #[getter]
     fn share(&self) -> (u32, u32) {
         self.windows.share
+    }
+
+    /// Maximum age of rows: a number of rows, a dict by key of a batch, or None.
+    #[getter]
+    fn max_age<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.windows.max_age.in_python(py)
+    }
+
+    /// Version of the policy that the learner has published last, or None before it is set.
+    ///
+    /// ``policy_age`` in a batch counts from the larger one of this and the largest
+    /// ``policy_version`` in the newest rows of the lanes. Set it after each publish, also while
+    /// batches are drawn ahead. Needs a column ``policy_version``.
+    #[getter]
+    fn policy_version(&self) -> Option<u64> {
+        self.draws.policy_version.as_ref().and_then(PolicyVersion::get)
+    }
+
+    #[setter]
+    fn set_policy_version(&self, version: Argument<i128>) -> Result<(), Failure> {
+        let Some(known) = &self.draws.policy_version else {
+            return Err(SampleError::NoPolicyVersion.into());
+        };
+        let wanted = "a whole number from 0 up";
+        known.set(whole(version, "policy_version", wanted, ErrorClass::Sample)?);
+        Ok(())
     }
 
     /// Sequences, whole episodes or rollouts, or None if transitions are drawn.

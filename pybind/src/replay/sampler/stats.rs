@@ -9,6 +9,7 @@ pub(super) fn as_dict<'py>(py: Python<'py>, stats: &SamplerStats) -> PyResult<Bo
     let dict = PyDict::new(py);
     dict.set_item("sampled", stats.sampled)?;
     dict.set_item("lapped", stats.lapped)?;
+    dict.set_item("too_old", stats.too_old)?;
     dict.set_item("ages", ages(py, &stats.ages)?)?;
     let of_table = |found: &PriorityDistribution| distribution(py, found);
     dict.set_item("priorities", stats.priorities.as_ref().map(of_table).transpose()?)?;

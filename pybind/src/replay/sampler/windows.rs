@@ -11,6 +11,7 @@ use pyo3::types::{PyAny, PyDict, PyString, PyTuple};
 use crate::argument::{Argument, FromArgument, count, found, wrong_type};
 use crate::error::{ErrorClass, Failure};
 use crate::replay::sampler::form;
+use crate::replay::sampler::max_age::AgeArgument;
 
 /// Word for the discounts of a column.
 const DISCOUNT: &str = "discount";
@@ -33,6 +34,7 @@ pub(crate) struct WindowOptions {
     form: Form,
     /// Rank of the learner, and number of learners that share the draws.
     pub(super) share: (u32, u32),
+    pub(super) max_age: AgeArgument,
 }
 
 /// The discount of n-step returns.
@@ -65,11 +67,12 @@ pub(crate) struct WindowArguments<'a, 'py> {
     pub(crate) copy: Argument<bool>,
     pub(crate) form: Option<&'a Bound<'py, PyAny>>,
     pub(crate) share: Option<&'a Bound<'py, PyAny>>,
+    pub(crate) max_age: Option<&'a Bound<'py, PyAny>>,
 }
 
 impl WindowArguments<'_, '_> {
     /// Returns the keywords, and whether each one was given.
-    pub(crate) fn given(&self) -> [(&'static str, bool); 9] {
+    pub(crate) fn given(&self) -> [(&'static str, bool); 10] {
         [
             ("history", self.history.is_some()),
             ("columns", self.columns.is_some()),
@@ -80,6 +83,7 @@ impl WindowArguments<'_, '_> {
             ("copy", self.copy.is_given()),
             ("form", self.form.is_some()),
             ("share", self.share.is_some()),
+            ("max_age", self.max_age.is_some()),
         ]
     }
 }
@@ -112,6 +116,7 @@ impl WindowOptions {
             copy: asked.copy.or(false).get("copy", "True or False")?,
             form,
             share: asked.share.map_or(Ok((0, 1)), share_of)?,
+            max_age: asked.max_age.map(AgeArgument::read).transpose()?.unwrap_or_default(),
         })
     }
 
@@ -123,7 +128,8 @@ impl WindowOptions {
         let (history, columns) = histories(history, columns)?;
         let (n_step, gamma, boundary) = (None, None, Boundary::Mask);
         let (future, copy, form, share) = (0, false, Form::Transitions, (0, 1));
-        Ok(Self { history, columns, future, n_step, gamma, boundary, copy, form, share })
+        let max_age = AgeArgument::default();
+        Ok(Self { history, columns, future, n_step, gamma, boundary, copy, form, share, max_age })
     }
 
     /// Returns the options of a saved sampler.
@@ -133,7 +139,8 @@ impl WindowOptions {
         let columns = state.columns.clone();
         let constant = state.gamma.map(Gamma::Constant);
         let gamma = if state.discounts { Some(Gamma::Column) } else { constant };
-        Self { history, columns, future, n_step, gamma, boundary, copy, form, share }
+        let max_age = AgeArgument { rows: state.max_age, versions: state.max_policy_age };
+        Self { history, columns, future, n_step, gamma, boundary, copy, form, share, max_age }
     }
 
     /// Returns the form as an object of Python; `None` for transitions.
@@ -156,7 +163,7 @@ impl WindowOptions {
         let options = seed.map_or_else(SamplerOptions::from_entropy, SamplerOptions::seeded);
         let options = options.future(self.future).boundary(self.boundary).copy(self.copy);
         let (rank, world_size) = self.share;
-        let options = options.rank(rank, world_size);
+        let options = self.max_age.limit(options.rank(rank, world_size));
         let options = match self.form {
             Form::Sequence(of) => options.sequence(of),
             Form::Episodes(of) => options.episodes(of),
@@ -204,7 +211,8 @@ impl WindowOptions {
             (Some(n), Some(Gamma::Column)) => format!(", n_step {n}, gamma {DISCOUNT:?}"),
             _ => String::new(),
         };
-        format!("history {history}, future {future}{returns}, boundary {boundary}")
+        let limit = self.max_age.in_words();
+        format!("history {history}, future {future}{returns}, boundary {boundary}{limit}")
     }
 
     /// Returns the history, or a dict of windows by column if `history` or `columns` named columns.

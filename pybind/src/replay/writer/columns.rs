@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use backcast_core::plumbing::closest_name;
 use backcast_core::{DType, Role, Schema};
-use numpy::PyUntypedArray;
+use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
@@ -231,7 +231,10 @@ impl<'py> ColumnValues<'_, 'py> {
             .iter()
             .zip(&self.values)
             .map(|(column, value)| {
-                let array = array_of(value, column.target())?;
+                let mut array = array_of(value, column.target())?;
+                if column.name == POLICY_VERSION && array.ndim() == 0 {
+                    array = leading.filled_with(&array)?;
+                }
                 check_shape(&array, leading, &column.shape, column.target())?;
                 Ok(array)
             })
@@ -254,6 +257,9 @@ pub(crate) fn group_of<'py>(value: &Bound<'py, PyAny>) -> PyResult<Option<Bound<
     }
     Ok(Some(dict))
 }
+
+/// Column of which one number stands for all lanes and steps: an actor has one policy.
+const POLICY_VERSION: &str = "policy_version";
 
 /// Keywords of every append, independent of the schema.
 const STEP_ENDS: [&str; 4] = ["terminated", "truncated", "next_obs", "final_obs"];
