@@ -120,6 +120,8 @@ pub struct LimiterWait {
     pub samples: u64,
     /// Transitions deleted, which do not count towards `min_size`.
     pub deletes: u64,
+    /// Count of inserts at which writers stop, if that is what an append waits for.
+    pub ceiling: Option<u64>,
     /// The limits, in words.
     pub limits: String,
     /// Live processes of the other side, by the numbers they registered.
@@ -149,15 +151,22 @@ impl fmt::Display for LimiterWait {
             0 => String::new(),
             held => format!(", of which it has {held},"),
         };
-        match self.call {
-            LimitedCall::Append { lane } => write!(
+        match (self.call, self.ceiling) {
+            (LimitedCall::Append { lane }, Some(ceiling)) => write!(
+                f,
+                "the writer of lane {lane} has waited {waited_ms} ms at the insert ceiling \
+                 {ceiling}: to insert {wanted} more transition(s) after {inserts} it needs a \
+                 higher one ({limits}, {samples} samples); living samplers: {}",
+                peers()
+            ),
+            (LimitedCall::Append { lane }, None) => write!(
                 f,
                 "the writer of lane {lane} has waited {waited_ms} ms for samplers to draw: to \
                  insert {wanted} more transition(s) after {inserts}{deleted} it needs {needed} \
                  samples, there are {samples} ({limits}); living samplers: {}",
                 peers()
             ),
-            LimitedCall::Draw => write!(
+            (LimitedCall::Draw, _) => write!(
                 f,
                 "a draw of {wanted} item(s){held} has waited {waited_ms} ms for writers to insert: \
                  after {samples} samples{deleted} it needs {needed} transitions, there are \
@@ -168,12 +177,24 @@ impl fmt::Display for LimiterWait {
     }
 }
 
+impl LimiterWait {
+    /// Returns what ends such a wait.
+    fn remedy(&self) -> &'static str {
+        if self.ceiling.is_some() {
+            "raise or remove the ceiling with `set_ceiling`, as the process that counts over all \
+             shards does, wait longer, or switch the limiter off"
+        } else {
+            "start the other side, wait longer, or switch the limiter off"
+        }
+    }
+}
+
 /// Error of a wait for the rate limiter. The call had no effect.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LimitError {
     /// The time-out has passed.
-    #[error("{0}; start the other side, wait longer, or switch the limiter off")]
+    #[error("{0}; {remedy}", remedy = .0.remedy())]
     TimedOut(Box<LimiterWait>),
     /// No sampler is alive, and the limiter refuses appends then.
     #[error(

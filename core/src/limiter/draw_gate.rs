@@ -8,6 +8,7 @@ use backcast_layout::protocol::readable;
 use backcast_layout::{LimitedSide, LimiterTable, LiveSampler, RingStore, SegmentError, WaitMark};
 
 use super::absent::NoWriter;
+use super::ceiling::Ceiling;
 use super::gate::wake_writers;
 use super::limits::{LimiterCounts, RateLimiter};
 use super::size::RingSize;
@@ -184,14 +185,10 @@ impl DrawGate {
             let (needed, held) = (inserts_for(left), n - left);
             // Writers stop at their bound until samplers draw more. Wakes there at the latest, so
             // that the batch takes the items that are allowed by then.
-            let wake_at = needed.min(limits.most_inserts(own, counts.deletes));
-            Err(Shortage {
-                needed,
-                wake_at: wake_at.max(inserts_for(1)),
-                held,
-                own,
-                fails: is_alone,
-            })
+            let stop_at = limits.most_inserts(own, counts.deletes);
+            let stop_at = Ceiling::of(table, limits, generation).bound(stop_at);
+            let wake_at = needed.min(stop_at).max(inserts_for(1));
+            Err(Shortage { needed, wake_at, held, own, ceiling: None, fails: is_alone })
         })
     }
 

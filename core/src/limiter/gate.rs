@@ -3,8 +3,9 @@
 //! A writer is admitted with a whole append when one more transition is allowed. It keeps the count
 //! up to which the limits allow that, computed from the count of samples that it read last. The
 //! bound stays valid as long as samples only grow, which they do unless a failed draw gives items
-//! back. Inserts are counted once their rows are published, so they exceed the bound by less than
-//! one append of each writer, and by what a failed draw gives back.
+//! back. It is at most the ceiling, and a lower ceiling ends it with a new generation. Inserts are
+//! counted once their rows are published, so they exceed the bound by less than one append of each
+//! writer, and by what a failed draw gives back.
 //!
 //! A sampler counts its items as they are allowed, each in one atomic step, and keeps them until
 //! its batch is whole. So the items that the limits allow never exceed their bound, and the items
@@ -19,6 +20,7 @@ use backcast_layout::protocol::limit::{COUNT, LimitCounter, WAITED, count, wake}
 use backcast_layout::{LimitedSide, LimiterTable, RingStore, WaitMark};
 
 use super::absent::NoLearner;
+use super::ceiling::Ceiling;
 use super::limits::LimiterCounts;
 use super::most_transitions;
 use super::size::RingSize;
@@ -97,8 +99,9 @@ impl InsertGate {
                 let size = RingSize { drawable, most: most_transitions(&store), dropped_at };
                 sized = size.counted(limits, sized);
             }
-            if limits.can_insert(sized, 1) {
-                self.bound = limits.most_inserts(samples, sized.deletes);
+            let ceiling = Ceiling::of(table, limits, generation);
+            if limits.can_insert(sized, 1) && !ceiling.holds(inserts) {
+                self.bound = ceiling.bound(limits.most_inserts(samples, sized.deletes));
                 self.generation = generation;
                 return Ok(());
             }
@@ -109,7 +112,8 @@ impl InsertGate {
                 NoLearner::Error => true,
             };
             let needed = limits.samples_needed(inserts.saturating_add(1), sized.deletes);
-            Err(Shortage { needed, wake_at: needed, held: 0, own: inserts, fails })
+            let ceiling = ceiling.holds(inserts).then_some(ceiling);
+            Err(Shortage { needed, wake_at: needed, held: 0, own: inserts, ceiling, fails })
         })
     }
 }

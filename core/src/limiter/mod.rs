@@ -6,6 +6,7 @@
 //! each other.
 
 pub(crate) mod absent;
+mod ceiling;
 pub(crate) mod draw_gate;
 pub(crate) mod gate;
 mod limit_checks;
@@ -203,6 +204,13 @@ pub(crate) fn count_dropped(store: &RingStore, drawable: impl Fn() -> u64) {
     // Raises the count to a value instead of adding: several processes may drop rows at one moment.
     take(&table.counter(LimitedSide::Samples), u64::MAX, draws);
     wake_all(store);
+}
+
+/// Returns the transitions that the limiter of a ring has counted; `None` without a limiter. Rows
+/// that are counted are seen by loads after this one.
+pub(crate) fn inserts(store: &RingStore) -> Option<u64> {
+    // ORDERING: pairs with the release in `count`.
+    store.limiter().map(|table| table.load_inserts(Acquire) & COUNT)
 }
 
 pub(crate) fn counts(table: &LimiterTable) -> LimiterCounts {

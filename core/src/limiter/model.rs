@@ -1,6 +1,7 @@
 //! A model of writers, samplers and a ring under a rate limiter, which takes its decisions from the
 //! shipped functions. It walks every state that a small ring can reach, and random states of large
-//! ones. In each of them one side must be able to continue. Each mutant of the rule must fail.
+//! ones. In each of them one side must be able to continue, once a ceiling that holds the writers
+//! is removed. A ceiling must hold every append, and no draw. Each mutant of the rule must fail.
 
 mod ring;
 mod walks;
@@ -8,6 +9,7 @@ mod walks;
 use std::collections::{HashSet, VecDeque};
 
 use self::ring::{ModelLane, Writer};
+use super::ceiling::Ceiling;
 use super::limits::{LimiterCounts, RateLimiter};
 use super::size::RingSize;
 
@@ -21,6 +23,10 @@ enum Mutant {
     WholeBatches,
     /// Writers compare `min_size` with counts, samplers with the transitions that the ring has.
     TwoSizes,
+    /// A ceiling holds draws too.
+    CeilingOfDraws,
+    /// Appends that `min_size` asks for pass a ceiling.
+    FirstPassCeiling,
 }
 
 /// One setting of the model.
@@ -35,6 +41,8 @@ struct Setting {
     writers: usize,
     /// Batch of each sampler.
     batches: Vec<u64>,
+    /// Transitions up to a ceiling, when it is set.
+    ceilings: Vec<u64>,
 }
 
 /// A state. Counts are relative to [`BASE`] inserts, since only differences matter.
@@ -51,6 +59,8 @@ struct State {
     held: Vec<u64>,
     /// Number of the limits in force.
     limits: usize,
+    /// Count of inserts at which writers stop.
+    ceiling: Option<u64>,
 }
 
 /// Maximum number of states of a setting.
@@ -80,6 +90,7 @@ impl Setting {
             writers: vec![Writer::Idle; self.writers],
             held: vec![0; self.batches.len()],
             limits: 0,
+            ceiling: None,
         }
     }
 
@@ -97,6 +108,14 @@ impl Setting {
 
     /// Returns whether a writer that appends `n` transitions is admitted.
     fn admits(&self, state: &State, n: u64) -> bool {
+        let is_first = || state.drawable() < self.limits[state.limits].min_size_to_sample();
+        let passes = self.mutant == Mutant::FirstPassCeiling && is_first();
+        let is_held = Ceiling::at(state.ceiling).holds(state.inserts) && !passes;
+        !is_held && self.limits_admit(state, n)
+    }
+
+    /// Returns whether the limits alone admit a writer that appends `n` transitions.
+    fn limits_admit(&self, state: &State, n: u64) -> bool {
         let limits = &self.limits[state.limits];
         let ways: &[bool] = if self.mutant == Mutant::TwoSizes { &[false] } else { &[false, true] };
         ways.iter().any(|is_counted| {
@@ -113,18 +132,31 @@ impl Setting {
 
     /// Returns how many items of `left` a sampler may count.
     fn allowed(&self, state: &State, left: u64) -> u64 {
+        let is_held = Ceiling::at(state.ceiling).holds(state.inserts);
+        if self.mutant == Mutant::CeilingOfDraws && is_held {
+            return 0;
+        }
         let sized = self.sized(state, true);
         let most = self.limits[state.limits].most_samples(sized.inserts, sized.deletes);
         let room = most.saturating_sub(state.samples).min(left);
         if self.mutant == Mutant::WholeBatches && room < left { 0 } else { room }
     }
 
-    /// Returns whether some writer or some sampler can continue.
+    /// Returns whether the rule holds in a state.
+    fn is_right(&self, state: &State) -> bool {
+        let wanted = |number| state.wanted(number, self.writers, false);
+        let held = state.ceiling.is_some_and(|ceiling| state.inserts >= ceiling);
+        let idle = state.writers.iter().enumerate().filter(|(_, of)| **of == Writer::Idle);
+        let mut admitted = idle.filter(|(n, _)| wanted(*n) > 0 && self.admits(state, wanted(*n)));
+        self.is_live(state) && !(held && admitted.next().is_some())
+    }
+
+    /// Returns whether some writer or some sampler can continue, the writers without a ceiling.
     fn is_live(&self, state: &State) -> bool {
         let writers = state.writers.iter().enumerate();
         let mut appends = writers.map(|(number, writer)| match writer {
             Writer::Published(_) => true,
-            Writer::Idle => self.admits(state, state.wanted(number, self.writers, false)),
+            Writer::Idle => self.limits_admit(state, state.wanted(number, self.writers, false)),
         });
         let samplers = state.held.iter().zip(&self.batches);
         let mut draws = samplers.map(|(held, batch)| {
@@ -195,11 +227,17 @@ impl Setting {
             });
         }
         add(&mut |next| next.limits = (next.limits + 1) % self.limits.len());
+        if !self.ceilings.is_empty() {
+            add(&mut |next| next.ceiling = None);
+        }
+        for room in &self.ceilings {
+            add(&mut |next| next.ceiling = Some(next.inserts + room));
+        }
         all
     }
 
-    /// Walks all reachable states. Returns their number, or the first one in which neither side can
-    /// continue.
+    /// Walks all reachable states. Returns their number, or the first one in which the rule does
+    /// not hold.
     fn walk(&self, most: usize) -> Result<usize, Box<State>> {
         for limits in &self.limits {
             limits.check(self.most()).expect("limits that a ring accepts");
@@ -208,7 +246,7 @@ impl Setting {
         let mut seen = HashSet::from([start.clone()]);
         let mut queue = VecDeque::from([start]);
         while let Some(state) = queue.pop_front() {
-            if !self.is_live(&state) {
+            if !self.is_right(&state) {
                 return Err(Box::new(state));
             }
             for next in self.next(&state) {
@@ -244,7 +282,10 @@ fn settings(mutant: Mutant) -> Vec<Setting> {
         rows,
         writers,
         batches: batches.to_vec(),
+        ceilings: Vec::new(),
     };
+    let under =
+        |setting: Setting, ceilings: &[u64]| Setting { ceilings: ceilings.to_vec(), ..setting };
     let queue = RateLimiter::queue;
     let band = RateLimiter::band;
     vec![
@@ -259,6 +300,10 @@ fn settings(mutant: Mutant) -> Vec<Setting> {
         of(&[band(0.5, 2, 0.0, 1.5)], 2, 3, 1, &[3]),
         of(&[band(3.0, 2, 4.0, 8.0)], 2, 2, 1, &[8]),
         of(&[queue(2), band(1.0, 3, 1.0, 5.0)], 2, 3, 1, &[3]),
+        under(of(&[queue(2)], 2, 3, 1, &[3]), &[0, 1, 4]),
+        under(of(&[queue(1)], 2, 2, 2, &[2]), &[0, 2]),
+        under(of(&[queue(2), band(1.0, 3, 1.0, 5.0)], 1, 4, 1, &[2]), &[1, 3]),
+        under(of(&[band(2.0, 2, 3.0, 6.0)], 1, 3, 1, &[5]), &[0, 3]),
     ]
 }
 
@@ -273,7 +318,13 @@ fn in_every_state_of_a_small_ring_one_side_can_continue() {
 
 #[test]
 fn each_mutant_of_the_rule_is_caught() {
-    for mutant in [Mutant::WholeAppends, Mutant::WholeBatches, Mutant::TwoSizes] {
+    for mutant in [
+        Mutant::WholeAppends,
+        Mutant::WholeBatches,
+        Mutant::TwoSizes,
+        Mutant::CeilingOfDraws,
+        Mutant::FirstPassCeiling,
+    ] {
         let is_caught = settings(mutant).iter().any(|setting| setting.walk(MOST).is_err());
         assert!(is_caught, "{mutant:?}");
     }

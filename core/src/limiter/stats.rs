@@ -5,6 +5,7 @@ use std::time::Duration;
 use backcast_layout::protocol::limit::COUNT;
 use backcast_layout::{LimitedSide, LimiterTable, RingStore, WaitMark};
 
+use super::ceiling::ceiling_of;
 use super::limits::{LimiterCounts, RateLimiter};
 use super::size::RingSize;
 use super::{counts, current, most_transitions};
@@ -47,6 +48,8 @@ pub struct LimiterStats {
     pub limits: Option<RateLimiter>,
     /// Counts that the limits compare.
     pub counts: LimiterCounts,
+    /// Count of inserts at which writers stop, whatever the limits allow; `None` without a ceiling.
+    pub ceiling: Option<u64>,
     /// Transitions that may be inserted now, one by one; `None` without a limit, 0 if the limits
     /// are damaged. An append is admitted whole while it is not 0.
     pub may_insert: Option<u64>,
@@ -74,6 +77,11 @@ pub(crate) fn of(store: &RingStore, drawable: u64) -> Option<LimiterStats> {
     let size = RingSize { drawable, most, dropped_at };
     let sized = limits.map_or(counts, |limits| size.counted(&limits, counts));
     let LimiterCounts { inserts, samples, deletes } = sized;
+    let ceiling = ceiling_of(table);
+    let most_inserts = |limits: RateLimiter| {
+        let most = limits.most_inserts(samples, deletes);
+        most.min(ceiling.filter(|_| limits.is_enabled()).unwrap_or(COUNT))
+    };
     let room = |most: Option<u64>, count: u64| match most {
         Some(COUNT) => None,
         most => Some(most.unwrap_or(0).saturating_sub(count)),
@@ -109,7 +117,8 @@ pub(crate) fn of(store: &RingStore, drawable: u64) -> Option<LimiterStats> {
     Some(LimiterStats {
         limits,
         counts,
-        may_insert: room(limits.map(|limits| limits.most_inserts(samples, deletes)), inserts),
+        ceiling,
+        may_insert: room(limits.map(most_inserts), inserts),
         may_sample: room(limits.map(|limits| limits.most_samples(inserts, deletes)), samples),
         has_sampler: store.has_sampler(),
         has_writer: store.has_writer(),

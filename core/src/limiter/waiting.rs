@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use backcast_layout::protocol::limit::{COUNT, GENERATIONS, LimitCounter, listen};
 use backcast_layout::{LimitedSide, LimiterTable, RingStore, WaitMark};
 
+use super::ceiling::Ceiling;
 use super::current;
 use super::limits::RateLimiter;
 use crate::error::{LimitError, LimitedCall, LimiterWait};
@@ -73,6 +74,8 @@ pub(super) struct Shortage {
     pub(super) held: u64,
     /// Count of the caller's side.
     pub(super) own: u64,
+    /// Ceiling that holds the call back, if one does.
+    pub(super) ceiling: Option<Ceiling>,
     /// Whether the call fails now, because the other side has no live process.
     pub(super) fails: bool,
 }
@@ -142,6 +145,7 @@ impl<'a> Waiting<'a> {
                     inserts,
                     samples,
                     deletes: deletes.0,
+                    ceiling: shortage.ceiling.and_then(Ceiling::count),
                     limits: limits.to_string(),
                     peers,
                     has_peers,
@@ -156,16 +160,22 @@ impl<'a> Waiting<'a> {
             }
             let (ticket, word) = listen(&other, shortage.wake_at);
             // A sampler that begins to await rows sets its mark and then wakes writers: the mark is
-            // seen here, or the sleep is refused.
-            if side == LimitedSide::Inserts && awaits_rows(store, table) {
+            // seen here, or the sleep is refused. The limits hold writers back for its draws, and
+            // the ceiling does not.
+            let is_limited = side == LimitedSide::Inserts && shortage.ceiling.is_none();
+            if is_limited && awaits_rows(store, table) {
                 return Ok(());
             }
+            let is_raised =
+                shortage.ceiling.is_some_and(|of| of != Ceiling::of(table, &limits, generation));
             // Look again at limits, dropped rows, and items that another sampler gave back: a
             // change before the bit was set woke no process.
             let changed = table.load_inserts(Acquire) & GENERATIONS != generation
+                || is_raised
                 || table.deletes() != deletes
                 || own.load(Relaxed) & COUNT < shortage.own;
-            if (changed || word & COUNT >= shortage.wake_at) && self.looks_again() {
+            let is_enough = shortage.ceiling.is_none() && word & COUNT >= shortage.wake_at;
+            if (changed || is_enough) && self.looks_again() {
                 continue;
             }
             self.sleep(caller, &describe, |time| ticket.sleep(&other, time))?;
@@ -301,8 +311,9 @@ mod tests {
             });
             (checks, ended)
         };
-        let short = Shortage { needed: COUNT, wake_at: COUNT, held: 0, own: 0, fails: false };
-        let changes: [(&str, &dyn Fn() -> Shortage); 5] = [
+        let (needed, wake_at, ceiling) = (COUNT, COUNT, None);
+        let short = Shortage { needed, wake_at, held: 0, own: 0, ceiling, fails: false };
+        let changes: [(&str, &dyn Fn() -> Shortage); 6] = [
             ("limits that were set", &|| {
                 limiter.set(limits).unwrap();
                 short
@@ -317,6 +328,10 @@ mod tests {
             }),
             ("items given back", &|| Shortage { own: 1, ..short }),
             ("a count that was reached", &|| Shortage { wake_at: 0, ..short }),
+            ("a ceiling that was raised", &|| Shortage {
+                ceiling: Some(Ceiling::at(Some(3))),
+                ..short
+            }),
         ];
         for call in [LimitedCall::Append { lane: 0 }, LimitedCall::Draw] {
             let sleeps = || Err(LimitError::WouldWait);

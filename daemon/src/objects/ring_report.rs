@@ -95,6 +95,8 @@ pub(crate) struct LimiterReport {
     pub(crate) inserts: u64,
     pub(crate) samples: u64,
     pub(crate) deletes: u64,
+    /// Count of inserts at which writers stop; null without a ceiling.
+    pub(crate) ceiling: Option<u64>,
     /// Transitions that may be inserted now; null for any number.
     pub(crate) may_insert: Option<u64>,
     /// Items that may be drawn now; null for any number.
@@ -152,6 +154,7 @@ impl From<&LimiterStats> for LimiterReport {
             inserts: stats.counts.inserts,
             samples: stats.counts.samples,
             deletes: stats.counts.deletes,
+            ceiling: stats.ceiling,
             may_insert: stats.may_insert,
             may_sample: stats.may_sample,
             has_sampler: stats.has_sampler,
@@ -193,13 +196,14 @@ impl LimiterReport {
             }
         });
         let waiters: Vec<String> = waiters.collect();
+        let ceiling = self.ceiling.map_or_else(String::new, |at| format!(", ceiling {at}"));
         let waits = |side: &LimiterSideReport| format!("{} ({:.1} s)", side.waits, side.waited_s);
         vec![
             ("limiter", self.words.clone()),
             (
                 "limited",
                 format!(
-                    "{inserts} inserts, {samples} samples; may insert {may_insert}, draw \
+                    "{inserts} inserts, {samples} samples{ceiling}; may insert {may_insert}, draw \
                      {may_sample}"
                 ),
             ),

@@ -120,6 +120,7 @@ def good(name: str, made: dict[str, Any]) -> dict[str, Any]:
         "RateLimiter.queue": {"size": 3},
         "RateLimiter.can_sample": {"items": 1, "inserts": 1},
         "RateLimiter.can_insert": {"transitions": 1, "inserts": 1},
+        "Limiter.set_ceiling": {"inserts": 9},
         "Limiter.set": {"limits": bc.RateLimiter(min_size=2)},
         "LearnedTable.update_values": {"index": [3], "value": [1.0]},
         "LearnedTable.values": {"index": [3]},

@@ -104,8 +104,10 @@ pub(crate) struct LimitCounterBytes {
 pub(crate) struct LimitSlotBytes {
     /// The limits.
     pub limits: LimitBytes,
+    /// Count of inserts at which writers stop, plus 1; 0 without a ceiling.
+    pub ceiling: u64,
     /// Zero.
-    pub unused: [u8; 88],
+    pub unused: [u8; 80],
 }
 
 /// Counts at the last drop of rows. Used for its offsets only.
@@ -174,7 +176,7 @@ impl LimiterHeader {
             waited_ns: 0,
             unused2: [0; 88],
         };
-        let limits = LimitSlotBytes { limits: self.made, unused: [0; 88] };
+        let limits = LimitSlotBytes { limits: self.made, ceiling: 0, unused: [0; 80] };
         let mut bytes = bytemuck::bytes_of(&self).to_vec();
         for part in [counter, counter] {
             bytes.extend_from_slice(bytemuck::bytes_of(&part));
@@ -184,6 +186,16 @@ impl LimiterHeader {
         }
         bytes
     }
+}
+
+/// Returns the first byte of the limits of a generation.
+fn slot_at(generation: u64) -> usize {
+    SLOTS_AT + usize::from(generation & GENERATION != 0) * size_of::<LimitSlotBytes>()
+}
+
+/// Returns the stored word of a ceiling.
+fn stored_ceiling(ceiling: Option<u64>) -> u64 {
+    ceiling.map_or(0, |ceiling| ceiling.min(COUNT) + 1)
 }
 
 /// Counts of a limiter.
@@ -362,9 +374,44 @@ impl LimiterTable {
         None
     }
 
-    /// Puts other limits into force, and other counts if they are given. The caller must hold the
-    /// lock of the limits.
+    /// Returns the count of inserts at which writers stop under the limits of a generation; `None`
+    /// without a ceiling. It may have been raised since the generation began.
+    #[must_use]
+    pub fn ceiling(&self, generation: u64) -> Option<u64> {
+        // ORDERING: pairs with the release in `set_ceiling`.
+        let stored = self.ceiling_word(generation)?.load(Ordering::Acquire);
+        stored.checked_sub(1).map(|ceiling| ceiling.min(COUNT))
+    }
+
+    /// Sets the count of inserts at which writers stop. The caller must hold the lock of the
+    /// limits.
+    ///
+    /// A higher ceiling is stored in place: bounds that writers keep stay valid. A lower one comes
+    /// with a new generation, which ends these bounds in the same step.
+    pub(crate) fn set_ceiling(&self, ceiling: Option<u64>) {
+        let generation = self.load_inserts(Ordering::Acquire) & GENERATIONS;
+        let Some(word) = self.ceiling_word(generation) else { return };
+        let is_raised = match (self.ceiling(generation), ceiling) {
+            (_, None) => true,
+            (Some(before), Some(after)) => after >= before,
+            (None, Some(_)) => false,
+        };
+        if is_raised {
+            // ORDERING: pairs with the acquire in `ceiling`.
+            word.store(stored_ceiling(ceiling), Ordering::Release);
+        } else {
+            self.change_with(self.load_slot(generation), None, ceiling);
+        }
+    }
+
+    /// Puts other limits into force, and other counts if they are given. The ceiling stays. The
+    /// caller must hold the lock of the limits.
     pub(crate) fn change(&self, limits: LimitBytes, counts: Option<LimitCounts>) {
+        let generation = self.load_inserts(Ordering::Acquire) & GENERATIONS;
+        self.change_with(limits, counts, self.ceiling(generation));
+    }
+
+    fn change_with(&self, limits: LimitBytes, counts: Option<LimitCounts>, ceiling: Option<u64>) {
         if let Some(counts) = counts {
             self.store_other_counts(counts);
         }
@@ -375,6 +422,9 @@ impl LimiterTable {
         // `limits`.
         fence(Ordering::Release);
         self.store_slot(next, limits);
+        if let Some(word) = self.ceiling_word(next) {
+            word.store(stored_ceiling(ceiling), Relaxed);
+        }
         let counter = self.counter(LimitedSide::Inserts);
         let mut word = word;
         loop {
@@ -391,9 +441,12 @@ impl LimiterTable {
     }
 
     fn slot(&self, generation: u64) -> Option<&[AtomicU64; LIMIT_WORDS]> {
-        let odd = usize::from(generation & GENERATION != 0);
-        let at = SLOTS_AT + odd * size_of::<LimitSlotBytes>();
-        self.map.words64(at, LIMIT_WORDS)?.first_chunk()
+        self.map.words64(slot_at(generation), LIMIT_WORDS)?.first_chunk()
+    }
+
+    fn ceiling_word(&self, generation: u64) -> Option<&AtomicU64> {
+        let at = slot_at(generation) + offset_of!(LimitSlotBytes, ceiling);
+        self.map.words64(at, 1)?.first()
     }
 
     fn load_slot(&self, generation: u64) -> LimitBytes {
@@ -515,6 +568,34 @@ mod tests {
             }
         });
         assert_eq!(table.limits().unwrap().0, limits(20_000));
+    }
+
+    #[test]
+    fn a_ceiling_stays_when_limits_change_and_a_lower_one_ends_the_bounds_of_writers() {
+        let table = LimiterTable::heap(limits(0), 3, 2).unwrap();
+        let generation = || table.load_inserts(Relaxed) & GENERATIONS;
+        let ceiling = || table.ceiling(generation());
+        assert_eq!(ceiling(), None);
+        for (set, is_lower) in [
+            (Some(70), true),
+            (Some(70), false),
+            (Some(90), false),
+            (Some(0), true),
+            (Some(u64::MAX), false),
+            (None, false),
+            (Some(5), true),
+        ] {
+            let before = generation();
+            table.set_ceiling(set);
+            assert_eq!(ceiling(), set.map(|set| set.min(COUNT)));
+            assert_eq!(generation() != before, is_lower, "{set:?}");
+        }
+        for number in 1..4 {
+            table.change(limits(number), None);
+            assert_eq!((ceiling(), table.limits().unwrap().0), (Some(5), limits(number)));
+        }
+        table.ceiling_word(generation()).unwrap().store(u64::MAX, Relaxed);
+        assert_eq!(ceiling(), Some(COUNT), "every word is bounded");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Models of limit counters: a thread that waits for a count wakes up, two threads that wait for
-//! each other's counts end, and rows published before a count are seen with it. Each mutant must
-//! sleep for ever or lose a row.
+//! each other's counts end, a writer at a ceiling wakes up when it is raised, and rows published
+//! before a count are seen with it. Each mutant must sleep for ever or lose a row.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64 as Counter, Ordering::SeqCst};
@@ -355,6 +355,28 @@ fn what_was_given_back_before_the_bit_was_set_is_slept_through_without_a_look() 
     dies(batch_beyond_the_queue(Batch::NoThirdLook));
 }
 
+/// A writer waits at a ceiling, which another thread raises in place. No count changes.
+fn raised_ceiling(mutant: Mutant) -> (bool, Arc<Seen>) {
+    run(3, mutant, move |seen| {
+        let counter = Arc::new(Shared::new(mutant, seen));
+        let ceiling = Arc::new(AtomicU64::new(1));
+        let setter = thread::spawn({
+            let (counter, ceiling) = (Arc::clone(&counter), Arc::clone(&ceiling));
+            move || {
+                ceiling.store(2, Ordering::Release);
+                wake(&*counter);
+            }
+        });
+        while ceiling.load(Ordering::Acquire) < 2 {
+            let (ticket, _) = listen(&*counter, COUNT);
+            if mutant == Mutant::NoSecondLook || ceiling.load(Ordering::Acquire) < 2 {
+                ticket.sleep(&*counter, Duration::MAX);
+            }
+        }
+        setter.join().unwrap();
+    })
+}
+
 fn passes((passed, seen): (bool, Arc<Seen>)) {
     assert!(passed, "a wake-up was lost");
     for counter in [&seen.sleeps, &seen.refused, &seen.wakes] {
@@ -379,6 +401,21 @@ fn two_sleepers_with_marks_of_their_own_wake_up() {
 #[test]
 fn a_writer_and_a_sampler_that_wait_for_each_other_end() {
     passes(queue_of_one(Mutant::None));
+}
+
+#[test]
+fn a_writer_at_a_ceiling_that_is_raised_wakes_up() {
+    passes(raised_ceiling(Mutant::None));
+}
+
+#[test]
+fn without_a_second_look_at_the_ceiling_its_raise_is_slept_through() {
+    dies(raised_ceiling(Mutant::NoSecondLook));
+}
+
+#[test]
+fn without_the_count_of_wake_ups_the_raise_of_a_ceiling_is_slept_through() {
+    dies(raised_ceiling(Mutant::NoCount));
 }
 
 #[test]

@@ -129,6 +129,8 @@ impl State {
         self.samples = self.samples.saturating_sub(samples_at(shift, limits));
         self.least_samples = self.least_samples.saturating_sub(samples_at(shift, limits));
         self.dropped_at = self.dropped_at.saturating_sub(shift);
+        // A ceiling that was reached holds alike, however long ago.
+        self.ceiling = self.ceiling.map(|at| at.saturating_sub(shift).max(self.inserts));
         // Bounds the counts that grow without end, since each `clear` lets writers insert without
         // draws. Older drops of rows, and a lead farther above the band, decide the same.
         self.dropped_at = self.dropped_at.max(self.inserts.saturating_sub(setting.most()));

@@ -11,7 +11,7 @@ use pyo3::types::{PyAny, PyDict, PyTuple};
 
 pub(crate) use self::limits::{_restore_limiter, RateLimiter};
 pub(crate) use self::stats::as_dict;
-use crate::argument::{no_constructor, required};
+use crate::argument::{Argument, no_constructor, required, whole};
 use crate::error::{ErrorClass, Failure};
 use crate::handle::Handle;
 
@@ -111,6 +111,47 @@ impl Limiter {
     #[pyo3(signature = (), text_signature = "($self)")]
     fn reset_counts(&self, py: Python<'_>) -> Result<(), Failure> {
         py.detach(|| self.handle.with(|limiter| Ok(limiter.reset_counts()?)))
+    }
+
+    /// Set the count of inserts at which writers stop, or remove it with None.
+    ///
+    /// For a process that counts over several rings: it tells each how far its writers may go.
+    /// Writers wait at the ceiling as they wait for draws, whatever the limits allow, and
+    /// ``no_learner`` applies. Each may pass it by less than one append. A count that was reached
+    /// already stops the next append. The ceiling is absolute, as :attr:`inserts` is. It stays
+    /// until it is set again: after the death of the process that set it, and while other limits
+    /// are set, rows are dropped, counts are reset or the ring is resized. A loaded ring has none.
+    /// While the limiter is off, writers do not wait.
+    ///
+    /// Parameters
+    /// ----------
+    /// inserts : int or None
+    ///     Transitions, as :attr:`inserts` counts them; from 0 up.
+    ///
+    /// Raises
+    /// ------
+    /// ArgumentError
+    ///     If ``inserts`` is negative.
+    ///
+    /// Examples
+    /// --------
+    /// >>> limits = bc.RateLimiter(min_size=1)
+    /// >>> buf = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=1_000, limiter=limits)
+    /// >>> buf.limiter.set_ceiling(500)
+    /// >>> buf.limiter.ceiling, buf.stats()["limiter"]["may_insert"]
+    /// (500, 500)
+    #[pyo3(signature = (inserts=Some(Argument::Missing)), text_signature = "($self, inserts)")]
+    fn set_ceiling(&self, py: Python<'_>, inserts: Option<Argument<i128>>) -> Result<(), Failure> {
+        let wanted = "a count of transitions from 0 up, or None to remove the ceiling";
+        let inserts = inserts.map(|of| whole(of, "inserts", wanted, ErrorClass::Argument));
+        let inserts = inserts.transpose()?;
+        py.detach(|| self.handle.with(|limiter| Ok(limiter.set_ceiling(inserts)?)))
+    }
+
+    /// Count of inserts at which writers stop; None without one.
+    #[getter]
+    fn ceiling(&self) -> Result<Option<u64>, Failure> {
+        self.handle.with(|limiter| Ok(limiter.ceiling()))
     }
 
     /// The limits in force.

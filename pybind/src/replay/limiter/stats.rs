@@ -17,6 +17,7 @@ pub(crate) fn as_dict<'py>(py: Python<'py>, stats: &LimiterStats) -> PyResult<Bo
     dict.set_item("inserts", stats.counts.inserts)?;
     dict.set_item("samples", stats.counts.samples)?;
     dict.set_item("deletes", stats.counts.deletes)?;
+    dict.set_item("ceiling", stats.ceiling)?;
     dict.set_item("may_insert", stats.may_insert)?;
     dict.set_item("may_sample", stats.may_sample)?;
     dict.set_item("has_sampler", stats.has_sampler)?;

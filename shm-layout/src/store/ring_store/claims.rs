@@ -171,6 +171,13 @@ impl RingStore {
         self.with_limits_locked(|table| table.change(limits, counts))
     }
 
+    /// Sets the count of inserts at which writers stop, for all processes. Returns `false` if the
+    /// ring has no limiter. Fails if other processes hold the lock of the limits for about a
+    /// second.
+    pub fn set_ceiling(&self, ceiling: Option<u64>) -> Result<bool, SegmentError> {
+        self.with_limits_locked(|table| table.set_ceiling(ceiling))
+    }
+
     /// Puts the limits into force again after a lane was relocated. Rows that its smaller memory
     /// hid can be drawn again, so each process has to compare the limits with the ring anew.
     pub(crate) fn renew_limits(&self) {
