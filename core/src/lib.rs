@@ -117,10 +117,10 @@ pub use ring::unlinked::{BadOnUnlinked, OnUnlinked};
 pub use row_flags::{FINAL, GAP, TERMINATED, TRUNCATED};
 pub use sampler::{
     Arena, ArenaBlock, ArenaPool, Axis, BadBoundary, Batch, BatchBuffers, BatchMut, BatchPlan,
-    Batches, BatchesOptions, Boundary, ColumnWindow, ColumnWindows, CounterRng, EpisodeLayout,
-    Form, GatherTarget, GoalStrategy, Goals, Hindsight, MAX_BATCH, PolicyVersion, Rollout, Sampler,
-    SamplerOptions, SamplerState, SamplerStats, Selector, Sequence, TransitionOrder, View,
-    WholeEpisodes, WindowSteps,
+    Batches, BatchesOptions, Block, Boundary, ColumnWindow, ColumnWindows, CounterRng,
+    EpisodeLayout, Form, GatherTarget, GoalStrategy, Goals, Hindsight, MAX_BATCH, PolicyVersion,
+    Rollout, Sampler, SamplerOptions, SamplerState, SamplerStats, Selector, Sequence,
+    TransitionOrder, View, WholeEpisodes, WindowSteps,
 };
 pub use schema::{Schema, SchemaBuilder};
 pub use table::{

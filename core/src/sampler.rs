@@ -1,6 +1,7 @@
 //! Samplers: draw batches of transitions, sequences, whole episodes or rollouts from a ring.
 
 mod batch;
+mod block;
 mod boundary;
 mod columns;
 mod draw;
@@ -37,6 +38,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::batch::{Batch, BatchBuffers, BatchMut};
+pub use self::block::Block;
 pub use self::boundary::{BadBoundary, Boundary};
 pub use self::columns::{ColumnWindow, ColumnWindows};
 pub use self::episodes::{EpisodeLayout, WholeEpisodes};
@@ -224,6 +226,14 @@ impl Sampler {
     ) -> Result<u64, PriorityError> {
         let table = self.selection.priorities_mut();
         table.ok_or(PriorityError::NotPrioritised)?.update(index, priorities)
+    }
+
+    /// Raises the value with which new rows enter: see
+    /// [`Priorities::raise_largest`](crate::Priorities::raise_largest). Fails if the sampler has no
+    /// priorities.
+    pub fn raise_largest(&mut self, q: f64) -> Result<(), PriorityError> {
+        let table = self.selection.priorities_mut();
+        table.ok_or(PriorityError::NotPrioritised)?.raise_largest(q)
     }
 
     /// Sets the exponent of the importance weights from the next batch on, 0 to 1. It has no effect

@@ -21,6 +21,19 @@ pub enum PriorityError {
     /// The sampler draws by no priorities.
     #[error("this sampler does not draw by priority; make it with priorities")]
     NotPrioritised,
+    /// A largest value from outside for a table whose new rows follow the rows that it holds.
+    #[error(
+        "table `{table}` gives new rows the largest priority that its rows hold (initial \
+         \"held\"), and takes none from outside; make the tables of all shards with initial \
+         \"ever\""
+    )]
+    HeldLargest { table: String },
+    /// A largest value from outside for a table whose exponent can change.
+    #[error(
+        "the alpha of table `{table}` can change, and a largest value from outside would be of \
+         another alpha; make the tables of all shards with one number as alpha"
+    )]
+    ChangingAlpha { table: String },
     /// The caller's function has not given the exponent of the importance weights yet.
     #[error(
         "beta is a function of the caller, and it has given no number yet; call \
@@ -78,7 +91,7 @@ pub enum PriorityError {
     /// An exponent whose powers of a priority could make the sum of all leaves overflow.
     #[error(
         "with alpha {} the largest priority is {}, and here {} is one, or is given to new \
-         transitions; use a smaller alpha, or set smaller priorities first",
+         transitions; use a smaller alpha, or smaller priorities in a new table",
         ShownNumber(*alpha),
         ShownNumber(*limit),
         ShownNumber(*value)

@@ -71,6 +71,12 @@ pub enum SampleError {
     /// A rank that no learner has.
     #[error("rank is {rank} of world_size {world_size}; give 0 to world_size - 1")]
     BadRank { rank: u32, world_size: u32 },
+    /// A block of a sampler whose draws are not independent, or have no known mass.
+    #[error(
+        "blocks do not go with {what}: the items of a block are drawn independently, each with a \
+         known mass; draw transitions or sequences, uniformly or by priority, or call `sample`"
+    )]
+    NoBlocks { what: &'static str },
     /// A stride of 0.
     #[error("stride is 0; give the transitions from one window to the next, at least 1")]
     BadStride,

@@ -12,6 +12,7 @@ mod enter;
 mod exponent;
 mod importance_weights;
 mod options;
+mod q;
 mod sequence;
 mod state;
 mod updates;
@@ -24,6 +25,7 @@ pub(crate) use self::options::check_beta;
 pub use self::options::{
     BadInitialPriority, BadWeightNorm, Beta, InitialPriority, PriorityOptions, WeightNorm,
 };
+pub(crate) use self::q::q_of_leaf;
 pub use self::sequence::sequence_priorities;
 pub use self::state::{LaneLeaves, TableState};
 pub use self::updates::Priorities;

@@ -11,6 +11,7 @@ use backcast_layout::{
 
 use super::enter::{EnterScratch, enter, is_behind};
 use super::options::PriorityOptions;
+use super::q::leaf_of_q;
 use crate::error::{BadRowIndex, LockError, PriorityError};
 use crate::index::{AsRowIndex, RowIndex, numbers};
 use crate::ring::Ring;
@@ -181,16 +182,50 @@ impl Priorities {
         lanes: &[Arc<Lane>],
         readable: impl Iterator<Item = &'a Range<u64>> + Clone,
     ) -> Result<(), PriorityError> {
-        if !self.table.is_changing() && !is_behind(&self.table, lanes, readable.clone()) {
+        if !self.is_behind(lanes, readable.clone()) {
             return Ok(());
         }
-        let Self { table, scratch: Scratch { entering, .. }, limits, stride, .. } = self;
-        let empty = table.total() == 0;
-        let limits = if empty { &*limits } else { &LockLimits::now() };
-        match locked(table, limits, |guard| enter(guard, lanes, readable, *stride, entering)) {
+        let empty = self.table.total() == 0;
+        let limits = if empty { self.limits.clone() } else { LockLimits::now() };
+        match self.enter(lanes, readable, &limits) {
             Err(PriorityError::Lock(LockError::Busy { .. })) if !empty => Ok(()),
             entered => entered,
         }
+    }
+
+    /// Gives leaves to new rows like [`refresh`](Self::refresh), and waits for the lock if another
+    /// process holds it.
+    pub(crate) fn refresh_whole<'a>(
+        &mut self,
+        lanes: &[Arc<Lane>],
+        readable: impl Iterator<Item = &'a Range<u64>> + Clone,
+    ) -> Result<(), PriorityError> {
+        if !self.is_behind(lanes, readable.clone()) {
+            return Ok(());
+        }
+        let limits = self.limits.clone();
+        self.enter(lanes, readable, &limits)
+    }
+
+    /// Returns whether the table may lack a leaf of a new row, or have one of a row that is gone.
+    #[inline]
+    fn is_behind<'a>(
+        &self,
+        lanes: &[Arc<Lane>],
+        readable: impl Iterator<Item = &'a Range<u64>>,
+    ) -> bool {
+        self.table.is_changing() || is_behind(&self.table, lanes, readable)
+    }
+
+    /// Gives leaves to new rows with the lock of the table.
+    fn enter<'a>(
+        &mut self,
+        lanes: &[Arc<Lane>],
+        readable: impl Iterator<Item = &'a Range<u64>> + Clone,
+        limits: &LockLimits,
+    ) -> Result<(), PriorityError> {
+        let Self { table, scratch: Scratch { entering, .. }, stride, .. } = self;
+        locked(table, limits, |guard| enter(guard, lanes, readable, *stride, entering))
     }
 
     /// Sets what ends waits for the lock of the table.
@@ -210,6 +245,36 @@ impl Priorities {
         &mut self,
         mut read: impl FnMut(&TableView) -> R,
     ) -> Result<R, PriorityError> {
+        if let Some(found) = self.unlocked(&mut read) {
+            return Ok(found);
+        }
+        match locked(&mut self.table, &LockLimits::now().at_most(LOCKED_READ), |guard| read(guard))
+        {
+            // Leaves of two exponents are of no use together, so the read waits for the change.
+            Err(PriorityError::Lock(_)) if self.table.keeps_priorities() => {
+                locked(&mut self.table, &self.limits, |guard| read(guard))
+            }
+            Err(PriorityError::Lock(_)) => Ok(read(&self.table)),
+            found => found,
+        }
+    }
+
+    /// Reads one state of the table like [`consistent`](Self::consistent), and waits for the lock
+    /// rather than mix several states. Fails if another process keeps it.
+    pub(crate) fn consistent_whole<R>(
+        &mut self,
+        mut read: impl FnMut(&TableView) -> R,
+    ) -> Result<R, PriorityError> {
+        match self.unlocked(&mut read) {
+            Some(found) => Ok(found),
+            None => locked(&mut self.table, &self.limits, |guard| read(guard)),
+        }
+    }
+
+    /// Reads one state of the table without the lock, or returns `None` if it was changed during
+    /// every attempt.
+    #[inline]
+    fn unlocked<R>(&self, read: &mut impl FnMut(&TableView) -> R) -> Option<R> {
         for _ in 0..READS {
             let mut looks = (0..LOOKS).map(|_| {
                 std::hint::spin_loop();
@@ -220,26 +285,37 @@ impl Priorities {
             };
             let found = read(&self.table);
             if self.table.is_unchanged(changes) {
-                return Ok(found);
+                return Some(found);
             }
         }
-        match locked(&mut self.table, &LockLimits::now().at_most(LOCKED_READ), |guard| read(guard))
-        {
-            Err(PriorityError::Lock(_)) => {
-                let exponent = |table: &PriorityTable| {
-                    (!table.is_exponent_changing()).then(|| table.exponent().map(f64::to_bits))
-                };
-                if let Some(before) = exponent(&self.table) {
-                    let found = read(&self.table);
-                    if exponent(&self.table) == Some(before) {
-                        return Ok(found);
-                    }
-                }
-                // Leaves of two exponents are of no use together, so the read waits for the change.
-                locked(&mut self.table, &self.limits, |guard| read(guard))
-            }
-            found => found,
+        None
+    }
+
+    /// Raises the largest value so far to `q`, in the unit of [`Block::q`](crate::Block::q). New
+    /// rows enter with it, until a larger priority is set. Rows that have entered keep their
+    /// priorities. A smaller value changes nothing, and one above the limit of the table counts as
+    /// the limit.
+    ///
+    /// Learners that draw from several rings call it with the largest
+    /// [`q_new`](crate::Block::q_new) of all, so that new rows of each enter alike. Fails in a table
+    /// with [`InitialPriority::Held`](crate::InitialPriority::Held), whose new rows follow the rows
+    /// that the ring holds, and in one whose exponent can change, by which values would differ.
+    pub fn raise_largest(&mut self, q: f64) -> Result<(), PriorityError> {
+        if self.table.settings().tracks_largest {
+            return Err(PriorityError::HeldLargest { table: self.table().to_owned() });
         }
+        if self.table.keeps_priorities() {
+            return Err(PriorityError::ChangingAlpha { table: self.table().to_owned() });
+        }
+        let value = leaf_of_q(q, self.table.most()).ok_or(PriorityError::BadOption {
+            what: "the largest value",
+            value: q,
+            wanted: "a finite number above 0, such as the `q_new` of a block",
+        })?;
+        if value <= self.table.largest() {
+            return Ok(());
+        }
+        locked(&mut self.table, &self.limits, |guard| guard.raise_largest(value))
     }
 
     /// Returns the total of the tree, the sum of its leaves, and the number of leaves that are not

@@ -23,6 +23,8 @@ use super::options::MaxAge;
 use super::plan::BatchPlan;
 use super::policy_version::{PolicyVersion, PolicyVersions};
 use super::rng::{CounterRng, GROUP};
+use crate::error::PriorityError;
+use crate::priority::Priorities;
 use crate::ring::Ring;
 use crate::ring::lane_inspection::{MAX_RELOCATIONS, readable};
 use crate::row_flags::{FINAL, GAP};
@@ -167,6 +169,16 @@ impl Eligibility {
         self.limit.is_some()
     }
 
+    /// Gives leaves to new rows. Where ages are limited it waits for the lock of the table: the rows
+    /// that have leaves may all be too old.
+    pub(crate) fn enter_rows(&self, priorities: &mut Priorities) -> Result<(), PriorityError> {
+        if self.is_limited() {
+            priorities.refresh_whole(&self.lanes, self.all_rows())
+        } else {
+            priorities.refresh(&self.lanes, self.all_rows())
+        }
+    }
+
     /// Returns the first row of every lane that is not too old; none if ages are not limited.
     pub(crate) fn oldest(&self) -> &[u64] {
         self.limit.as_ref().map_or(&[], |limit| limit.oldest())
@@ -222,6 +234,14 @@ impl Eligibility {
     /// it. The index is never in use if complete episodes are drawn.
     pub(crate) fn use_index(&mut self, indexed: bool) {
         self.indexed = indexed && self.episodes.is_none();
+    }
+
+    /// Reads what the ring holds now, and updates the index of starts. Returns `false` if writers
+    /// overwrote rows before the index had read them: read again.
+    pub(crate) fn refresh_whole(&mut self) -> bool {
+        self.use_index(true);
+        self.refresh();
+        self.starts.covers(&self.ranges)
     }
 
     /// Builds the index of starts, unless it is in use or complete episodes are drawn.

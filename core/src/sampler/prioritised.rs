@@ -7,10 +7,11 @@ use backcast_layout::protocol::sum_tree::Descent;
 use super::eligibility::{Candidate, Eligibility, MAX_REJECTIONS, number};
 use super::plan::{BatchPlan, Source};
 use super::rng::CounterRng;
+use super::selection::BlockDraws;
 use crate::error::{PriorityError, SampleError};
 use crate::index::RowIndex;
 use crate::priority::{
-    Beta, Priorities, PriorityOptions, WeightNorm, check_beta, initial_leaf, weights,
+    Beta, Priorities, PriorityOptions, WeightNorm, check_beta, initial_leaf, q_of_leaf, weights,
 };
 use crate::ring::Ring;
 
@@ -142,7 +143,7 @@ impl PrioritisedDraws {
     ) -> Result<bool, SampleError> {
         self.follow_schedule(batch)?;
         self.young = None;
-        self.priorities.refresh(eligibility.lanes(), eligibility.all_rows())?;
+        eligibility.enter_rows(&mut self.priorities)?;
         let mut made = self.first_draws(rng, (batch, items), TOGETHER)?;
         if made == FirstDraws::OfTwoExponents {
             // One state of the tree has one exponent.
@@ -198,6 +199,50 @@ impl PrioritisedDraws {
             leaves.extend(descents.iter().map(|draw| draw.value));
         }
         Ok(FirstDraws::Made)
+    }
+
+    /// Makes one draw for each item of a block, all of them from one state of the tree. Returns
+    /// that state, and the draws of rows that `is_eligible`. The other draws are rejected.
+    pub(super) fn draw_block(
+        &mut self,
+        rng: &CounterRng,
+        (batch, items): (u64, usize),
+        eligibility: &Eligibility,
+    ) -> Result<BlockDraws, SampleError> {
+        let Self { priorities, descents, rows, leaves, .. } = self;
+        priorities.refresh_whole(eligibility.lanes(), eligibility.ranges().iter())?;
+        let (total, least, initial) = priorities.consistent_whole(|view| {
+            let total = view.total();
+            descents.clear();
+            descents.extend((0..items).map(|item| {
+                // A number beyond the total gives no leaf.
+                Descent::of(rng.below_repeated(total, batch, number(item)).unwrap_or(u64::MAX))
+            }));
+            for together in descents.chunks_mut(TOGETHER) {
+                view.descend(together);
+            }
+            rows.clear();
+            rows.extend(descents.iter().map(|draw| row_of(view, draw)));
+            (total, view.least(), initial_leaf(view))
+        })?;
+        let is_start = |(lane, seq): &(usize, u64)| {
+            u32::try_from(*lane).is_ok_and(|lane| eligibility.starts().contains(lane, *seq))
+        };
+        for row in &mut *rows {
+            *row = row.filter(&is_start);
+        }
+        let drawn = || rows.iter().zip(&*descents);
+        let q = |(row, draw): (&Option<_>, &Descent)| row.map_or(0.0, |_| q_of_leaf(draw.value));
+        leaves.clear();
+        // Rejected draws have no influence on the weights of the others.
+        leaves.extend(drawn().map(|(row, draw)| if row.is_some() { draw.value } else { u64::MAX }));
+        Ok(BlockDraws {
+            rows: rows.clone(),
+            q: drawn().map(q).collect(),
+            mass: q_of_leaf(total),
+            q_min: q_of_leaf(least),
+            q_new: q_of_leaf(initial),
+        })
     }
 
     /// Returns lane and row of the first draw of an item, if there was a leaf for it.

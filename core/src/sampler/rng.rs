@@ -29,6 +29,10 @@ fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
 /// Items whose first draws are computed together: one call of the generator serves two neighbours.
 pub(crate) const GROUP: u32 = 16;
 
+/// Attempts for a number after which none is found. An attempt is rejected with a probability of
+/// less than the bound divided by 2^64, so that the second one is hardly ever made.
+const ATTEMPTS: u32 = 64;
+
 /// Counter-based RNG of one sampler: `(seed; batch, item, attempt)` decides each draw.
 ///
 /// Equal seeds give equal draws in every process and language, however many attempts other items
@@ -61,6 +65,12 @@ impl CounterRng {
     pub fn below(&self, bound: u64, batch: u64, item: u32, attempt: u32) -> Option<u64> {
         let [even, odd] = pair(batch, item / 2, attempt, self.key);
         scaled(if item.is_multiple_of(2) { even } else { odd }, bound)
+    }
+
+    /// Returns [`below`](Self::below) of the first attempt that is not rejected, or `None` if
+    /// `bound` is 0.
+    pub(crate) fn below_repeated(&self, bound: u64, batch: u64, item: u32) -> Option<u64> {
+        (0..ATTEMPTS).filter(|_| bound > 0).find_map(|at| self.below(bound, batch, item, at))
     }
 
     /// Returns [`below`](Self::below) of attempt 0, at less cost if neighbouring items are drawn in

@@ -50,6 +50,8 @@ struct LaneStarts {
     intervals: VecDeque<StartInterval>,
     /// Oldest row that was readable at the last scan; earlier starts were dropped.
     known: u64,
+    /// First row that was read since the lane was begun anew.
+    first: u64,
     /// Rows before this one have been read.
     scanned: u64,
     /// First row and episode of the transitions that end before row `scanned`.
@@ -93,6 +95,13 @@ impl StartIndex {
             self.ends.push(total);
         }
         whole
+    }
+
+    /// Returns whether the last refresh read every row of `ranges`. If writers overwrote some
+    /// meanwhile, the starts among them are missing.
+    pub(crate) fn covers(&self, ranges: &ReadableRanges) -> bool {
+        let mut lanes = self.lanes.iter().zip(ranges.iter());
+        lanes.all(|(lane, rows)| rows.is_empty() || lane.first <= rows.start)
     }
 
     /// Returns the last row whose header is needed to decide whether row `row` is a start.
@@ -223,7 +232,7 @@ impl LaneStarts {
 
     /// Drops all starts of the lane. The next scan begins at `row`.
     fn restart(&mut self, row: u64) {
-        *self = Self { known: row, scanned: row, ..Self::default() };
+        *self = Self { known: row, first: row, scanned: row, ..Self::default() };
     }
 }
 

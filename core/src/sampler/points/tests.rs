@@ -12,6 +12,7 @@ use crate::{
 };
 
 mod ahead;
+mod blocks;
 mod claims;
 mod forms;
 mod goals;

@@ -1,5 +1,6 @@
 //! Selection of the rows of a batch: which may be drawn, and the selector that chooses among them.
 
+mod block;
 mod claimed;
 mod episodes;
 mod extremes;
@@ -14,6 +15,7 @@ mod windows;
 
 use std::ops::Range;
 
+pub(super) use self::block::BlockDraws;
 pub(super) use self::episodes::{ATTEMPTS_A_LOOK, OpenItem};
 pub(super) use self::rollouts::RolloutColumn;
 use self::selector_state::SelectorState;

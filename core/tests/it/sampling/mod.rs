@@ -4,6 +4,7 @@
 mod age;
 mod ahead;
 mod alpha;
+mod blocks;
 mod columns;
 mod ends;
 mod memory;

@@ -34,7 +34,11 @@ fn run(lane: &Listed, at: usize, length: usize) -> (usize, bool) {
     (count, count > 0 && lane.is_last(at + count - 1))
 }
 
-fn is_start(lane: &Listed, at: usize, (sequence, boundary): (Sequence, Boundary)) -> bool {
+pub(super) fn is_start(
+    lane: &Listed,
+    at: usize,
+    (sequence, boundary): (Sequence, Boundary),
+) -> bool {
     let (count, ends) = run(lane, at, sequence.length as usize);
     let (t, whole) = (lane.rows[at].2, count == sequence.length as usize);
     let on_stride = t.is_multiple_of(sequence.stride);

@@ -11,11 +11,11 @@ use crate::strided;
 
 /// Windows of a sampler.
 #[derive(Clone, Copy, Debug)]
-struct Windows {
-    history: u32,
-    future: u32,
-    stride: u32,
-    boundary: Boundary,
+pub(super) struct Windows {
+    pub(super) history: u32,
+    pub(super) future: u32,
+    pub(super) stride: u32,
+    pub(super) boundary: Boundary,
 }
 
 impl Windows {
@@ -43,7 +43,7 @@ fn eligible(scene: &Scene, windows: Windows) -> BTreeSet<i64> {
 }
 
 /// Returns whether a row may be drawn.
-fn is_drawn(lane: &Listed, at: usize, windows: Windows) -> bool {
+pub(super) fn is_drawn(lane: &Listed, at: usize, windows: Windows) -> bool {
     if !lane.is_transition(at) {
         return false;
     }
