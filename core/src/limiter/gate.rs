@@ -113,7 +113,9 @@ impl InsertGate {
             };
             let needed = limits.samples_needed(inserts.saturating_add(1), sized.deletes);
             let ceiling = ceiling.holds(inserts).then_some(ceiling);
-            Err(Shortage { needed, wake_at: needed, held: 0, own: inserts, ceiling, fails })
+            // No draw lets a writer pass the ceiling: only its raise wakes.
+            let wake_at = if ceiling.is_some() { COUNT } else { needed };
+            Err(Shortage { needed, wake_at, held: 0, own: inserts, ceiling, fails })
         })
     }
 }

@@ -174,8 +174,7 @@ impl<'a> Waiting<'a> {
                 || is_raised
                 || table.deletes() != deletes
                 || own.load(Relaxed) & COUNT < shortage.own;
-            let is_enough = shortage.ceiling.is_none() && word & COUNT >= shortage.wake_at;
-            if (changed || is_enough) && self.looks_again() {
+            if (changed || word & COUNT >= shortage.wake_at) && self.looks_again() {
                 continue;
             }
             self.sleep(caller, &describe, |time| ticket.sleep(&other, time))?;
