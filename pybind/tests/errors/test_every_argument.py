@@ -150,6 +150,8 @@ def good(name: str, made: dict[str, Any]) -> dict[str, Any]:
             **{name: [end] for name, end in FLAGS.items()},
         },
         "Sampler.sample": {"batch_size": 2},
+        "Sampler.block": {"batch_size": 2},
+        "Sampler.raise_largest": {"q": 2.0},
         "Sampler.gather": {"index": [3]},
         "Sampler.batches": {"batch_size": 2},
         "Sampler.update_priorities": {"index": [3], "priority": [1.0]},

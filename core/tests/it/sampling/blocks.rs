@@ -19,11 +19,13 @@ use super::strides::{Windows, is_drawn};
 use super::{Actor, End, ring};
 use crate::strided;
 
-/// What a sampler draws, and which rows it may draw.
+type IsDrawn = dyn Fn(&Listed, usize) -> bool;
+
+/// Options of a sampler, and the rows that it may draw.
 struct Case {
     options: SamplerOptions,
     stride: u32,
-    is_drawn: Box<dyn Fn(&Listed, usize) -> bool>,
+    is_drawn: Box<IsDrawn>,
 }
 
 fn windows(history: u32, future: u32, stride: u32, boundary: Boundary) -> Case {
@@ -131,17 +133,15 @@ fn draws_by_priority_have_the_mass_of_the_table_and_rows_that_are_not_drawn_are_
         let dropped = sampler.update_priorities(&all, &priorities).unwrap();
         let eligible = scene.index_of(&case.is_drawn);
         let blocks = 150;
-        let mut masses = Vec::new();
         let found = drawn(&mut sampler, blocks, |block| {
             assert_eq!(block.count, eligible.len() as u64);
             for (index, q) in block.batch.index().iter().zip(&block.q) {
                 assert!(*q <= 0.0 || q.to_bits() == priority(&index.0).to_bits());
             }
         });
-        masses.push(sampler.block(1).unwrap().mass);
+        let mass = sampler.block(1).unwrap().mass;
         // A stride of the form, if there is one, leaves rows without a priority.
         let with_leaf = all.len() as u64 - dropped;
-        let mass = masses[0];
         let of_eligible: f64 = eligible.iter().map(priority).sum();
         assert!(with_leaf >= eligible.len() as u64 && mass >= of_eligible - 1e-6);
         let draws = real(blocks * 200);

@@ -5,12 +5,14 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use backcast_core::{
-    BatchPlan, MAX_BATCH, PolicyVersion, Ring, SampleError, Sampler as CoreSampler, SamplerOptions,
+    BatchPlan, Block, MAX_BATCH, PolicyVersion, Ring, SampleError, Sampler as CoreSampler,
+    SamplerOptions,
 };
 use numpy::PyArray1;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyAny, PyDict};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyAny, PyDict, PyType};
 
 use crate::argument::{Argument, count_in, required};
 use crate::array::convert;
@@ -27,6 +29,11 @@ pub(super) enum SamplerPlace {
     Here(Box<CoreSampler>),
     /// The sampler is lent to the iterator that draws ahead.
     Prefetcher(Weak<Handle<Prefetcher>>),
+}
+
+fn block_class(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
+    static BLOCK: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    BLOCK.import(py, "backcast._shards", "Block")
 }
 
 /// Core sampler behind a handle, for `Sampler` and for the buffer's own draws.
@@ -171,6 +178,30 @@ impl SharedSampler {
             py.detach(|| self.take_back_batch(number));
         }
         done
+    }
+
+    /// Draws a block of a number of items.
+    pub(super) fn block<'py>(
+        &self,
+        py: Python<'py>,
+        batch: usize,
+        timeout: Option<Duration>,
+    ) -> Result<Bound<'py, PyAny>, Failure> {
+        let (number, block) = self.drawn(py, |sampler| {
+            sampler.set_timeout(timeout);
+            let number = sampler.next_batch();
+            Ok((number, sampler.block(batch)?))
+        })?;
+        let Block { batch, count, mass, q, q_min, q_new, inserts, .. } = block;
+        let drawn = to_python(py, batch).map_err(Failure::from);
+        let made = drawn.and_then(|drawn| self.hooks.apply(drawn, true)).and_then(|drawn| {
+            let q = PyArray1::from_vec(py, q);
+            Ok(block_class(py)?.call1((drawn, count, mass, q, q_min, q_new, inserts))?)
+        });
+        if made.is_err() {
+            py.detach(|| self.take_back_batch(number));
+        }
+        made
     }
 
     /// Takes back a batch that the caller did not get. Does nothing if the sampler was closed, lent

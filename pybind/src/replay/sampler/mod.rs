@@ -408,6 +408,103 @@ impl Sampler {
         priorities.update(py, Updated { index, priority, mask, eta, timeout })
     }
 
+    /// Draw independent items, with the mass that each was drawn from.
+    ///
+    /// For those who draw from several rings as if they were one: choose a ring for each item in
+    /// proportion to the ``mass`` of its current block, and take the next item of that block. Every
+    /// draw is then exact over all rings, without a second question to any of them.
+    ///
+    /// All items are drawn from the rows of one moment, however long writers go on meanwhile. Each
+    /// is drawn once. If its row may not be drawn, or was overwritten before it was copied, the
+    /// item is rejected: it has ``q`` 0 and ``index`` -1, and the caller chooses a ring again. Do
+    /// not leave it out: a draw that is repeated in its ring gives that ring too much.
+    ///
+    /// Parameters
+    /// ----------
+    /// batch_size : int
+    ///     Items to draw, ``B``; 1 to ``2**24``.
+    /// timeout : float, optional
+    ///     Seconds to wait for the ring's limiter, as in :meth:`sample`. The limiter counts the
+    ///     items that are not rejected.
+    ///
+    /// Returns
+    /// -------
+    /// Block
+    ///     A frozen dataclass: ``batch``, as from :meth:`sample`; ``count``, the transitions that
+    ///     could be drawn; ``mass``, the sum of their masses, or for draws by priority of all rows
+    ///     of the table, and 0 if there is nothing to draw; ``q``, the mass of each item, float64
+    ///     ``[B]``: 1 for uniform draws, ``(priority + eps) ** alpha`` by priority; ``q_min``, the
+    ///     smallest mass of a row; ``q_new``, the mass with which new rows enter; ``inserts``, what
+    ///     the limiter had counted, or None without a limiter.
+    ///
+    /// Raises
+    /// ------
+    /// RateLimitTimeoutError
+    ///     If the limiter held the draw back for ``timeout`` seconds.
+    /// SampleError
+    ///     If the sampler draws whole episodes or rollouts, without replacement, in an order, by
+    ///     lane or recency, in strata, with ``hindsight`` or ``max_age``, or by an ``alpha`` that
+    ///     changes; or as from :meth:`sample`.
+    /// InUseError
+    ///     If another process keeps the lock of the table for longer than the draw waits.
+    /// NotFoundError
+    ///     If the table of the selector was removed.
+    /// ClosedError
+    ///     If the sampler was closed.
+    ///
+    /// Examples
+    /// --------
+    /// >>> buf = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100)
+    /// >>> with buf.writer() as writer:
+    /// ...     for t in range(11):
+    /// ...         at = writer.append(obs=t, terminated=False, truncated=False)
+    /// >>> block = buf.sampler(seed=7).block(32)
+    /// >>> block.count, block.mass, block.batch["obs"].shape, block.rejected
+    /// (10, 10.0, (32,), 0)
+    #[pyo3(signature = (batch_size=Argument::Missing, *, timeout=None))]
+    #[pyo3(text_signature = "($self, batch_size, *, timeout=None)")]
+    fn block<'py>(
+        &self,
+        py: Python<'py>,
+        batch_size: Argument<i128>,
+        timeout: Option<Argument<f64>>,
+    ) -> Result<Bound<'py, PyAny>, Failure> {
+        let (size, timeout) = (batch_size_of(batch_size)?, timeout_of(timeout)?);
+        self.follow_schedule(py)?;
+        self.draws.block(py, size, timeout)
+    }
+
+    /// Raise the mass with which new rows enter, for draws by priority.
+    ///
+    /// Learners that draw from several rings call it with the largest ``q_new`` of their blocks, so
+    /// that new rows of each ring enter alike. Rows that have entered keep their priorities, and a
+    /// smaller mass changes nothing.
+    ///
+    /// Parameters
+    /// ----------
+    /// q : float
+    ///     Mass, ``(priority + eps) ** alpha``; above 0.
+    ///
+    /// Raises
+    /// ------
+    /// SampleError
+    ///     If ``q`` is not above 0, the sampler draws without priorities, or the table has
+    ///     ``initial="held"``, whose new rows follow the rows that the ring holds.
+    /// InUseError
+    ///     If another process keeps the table locked for a minute.
+    /// NotFoundError
+    ///     If the table was removed.
+    /// ClosedError
+    ///     If the sampler was closed.
+    #[pyo3(signature = (q=Argument::Missing), text_signature = "($self, q)")]
+    fn raise_largest(&self, py: Python<'_>, q: Argument<f64>) -> Result<(), Failure> {
+        let q = q.get("q", "a finite number above 0, such as the q_new of a block")?;
+        let Some(priorities) = &self.priorities else {
+            return Err(backcast_core::PriorityError::NotPrioritised.into());
+        };
+        priorities.raise_largest(py, q)
+    }
+
     /// Return the state of the sampler, to be saved and continued.
     ///
     /// ``buf.sampler(state=...)`` draws what this sampler would draw next, in any process and from

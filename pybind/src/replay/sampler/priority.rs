@@ -46,21 +46,21 @@ pub(super) fn beta_of(beta: &Bound<'_, PyAny>) -> Result<Option<Beta>, Failure> 
 /// Word for the exponent that the table has.
 const TABLE: &str = "table";
 
-/// Reads `alpha`: a number, `"table"`, or with `anneals` a first and a last number, and the batches
-/// between them.
-pub(super) fn alpha_of(alpha: &Bound<'_, PyAny>, anneals: bool) -> Result<Alpha, Failure> {
-    let wanted = if anneals {
+/// Reads `alpha`: a number, or with `changes` also `"table"`, or a first and a last number and the
+/// batches between them.
+pub(super) fn alpha_of(alpha: &Bound<'_, PyAny>, changes: bool) -> Result<Alpha, Failure> {
+    let wanted = if changes {
         "a number from 0 up, a triple (first, last, batches), or \"table\" for that of the table"
     } else {
-        "a number from 0 up, or \"table\" for that of the table"
+        "a number from 0 up"
     };
     if let Some(alpha) = f64::read(alpha.as_borrowed())? {
         return Ok(Alpha::Constant(alpha));
     }
-    if alpha.cast::<PyString>().is_ok_and(|word| word == TABLE) {
+    if changes && alpha.cast::<PyString>().is_ok_and(|word| word == TABLE) {
         return Ok(Alpha::Table);
     }
-    let triple = alpha.cast::<PyTuple>().ok().filter(|triple| anneals && triple.len() == 3);
+    let triple = alpha.cast::<PyTuple>().ok().filter(|triple| changes && triple.len() == 3);
     let Some(triple) = triple else { return Err(wrong_type(alpha, "alpha", wanted)) };
     let number = |place: usize, what| {
         let given = triple.get_item(place)?;
@@ -162,6 +162,11 @@ impl SamplerPriorities {
     /// Changes the exponent of the table.
     pub(super) fn set_alpha(&self, py: Python<'_>, alpha: f64) -> Result<(), Failure> {
         py.detach(|| self.handle.with(|priorities| Ok(priorities.set_alpha(alpha)?)))
+    }
+
+    /// Raises the mass with which new rows enter.
+    pub(super) fn raise_largest(&self, py: Python<'_>, q: f64) -> Result<(), Failure> {
+        py.detach(|| self.handle.with(|priorities| Ok(priorities.raise_largest(q)?)))
     }
 
     /// Closes the table.
