@@ -71,7 +71,9 @@ pub use ledger::{
 pub use market::{DepthLevel, GroupTotals, Market, MemoryVisitor};
 pub use rng::{RandomStream, StreamRole};
 pub use tape::{HORIZONS, MarketOrder, Tape};
-pub use venue::{IN_FLIGHT, OrderId, Placed, SlotFill, SlotReport, SlotRequest, SlotTotals};
+pub use venue::{
+    IN_FLIGHT, OpenOrder, OrderId, Placed, SlotFill, SlotReport, SlotRequest, SlotTotals,
+};
 
 /// Runs the example of the page in `docs/`.
 #[cfg(doctest)]

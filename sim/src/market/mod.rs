@@ -350,12 +350,30 @@ impl Market {
                         nothing
                     }
                     SlotRequest::Cancel(_) => nothing,
+                    SlotRequest::CancelNumber(sent) => {
+                        if let Some(order) = self.slots[account].orders.find(sent) {
+                            let venue = &mut self.venues[usize::from(order.symbol)];
+                            let (ledger, slots) = (&mut self.ledger, &mut self.slots);
+                            venue
+                                .pit(order.symbol, self.now, ledger, slots)
+                                .cancel_id(owner, order);
+                        }
+                        nothing
+                    }
                     SlotRequest::CancelAll => {
                         pit.cancel_all(owner);
                         nothing
                     }
                 };
-                self.slots[account].report(SlotReport { number, symbol, result });
+                let slot = &mut self.slots[account];
+                if let Ok(Placed { resting: Some(order), .. }) = result {
+                    let (venues, now) = (&self.venues, self.now);
+                    slot.orders.add(number, order, |order| {
+                        let venue = &venues[usize::from(order.symbol)];
+                        venue.open_order(owner, (0, order), now).is_some()
+                    });
+                }
+                slot.report(SlotReport { number, symbol, result });
             }
         }
     }

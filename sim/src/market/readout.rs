@@ -11,7 +11,7 @@ use crate::{
     ledger::{ConservationError, Exposure, Ledger, OPEN_ORDERS, OrderReject},
     rng::mix,
     tape::{MarketOrder, Tape},
-    venue::{Slot, SlotFill, SlotReport, SlotRequest, SlotTotals, Venue},
+    venue::{OpenOrder, Slot, SlotFill, SlotReport, SlotRequest, SlotTotals, Venue},
 };
 
 /// Shares at one price.
@@ -425,6 +425,18 @@ impl Market {
         Ok(self.slot(slot)?.pending.len())
     }
 
+    /// Returns a slot's open orders in the sequence of their numbers: in the books, and those that
+    /// wait for an auction. Requests on their way are not among them.
+    ///
+    /// # Errors
+    /// See [`Market::fills`].
+    pub fn open_orders(&self, slot: usize) -> Result<impl Iterator<Item = OpenOrder>, OrderReject> {
+        let orders = self.slot(slot)?.orders.iter();
+        Ok(orders.filter_map(move |(number, order)| {
+            self.venue(order.symbol).open_order(slot as u16, (number, order), self.now)
+        }))
+    }
+
     /// Returns the shares that a slot's requests on their way would buy and sell in one symbol.
     ///
     /// # Errors
@@ -441,7 +453,7 @@ impl Market {
                 SlotRequest::Submit { side: Side::Sell, quantity, .. } => {
                     shares.1 += i64::from(quantity);
                 }
-                SlotRequest::Cancel(_) | SlotRequest::CancelAll => {}
+                SlotRequest::Cancel(_) | SlotRequest::CancelNumber(_) | SlotRequest::CancelAll => {}
             }
         }
         Ok(shares)

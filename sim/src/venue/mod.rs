@@ -2,10 +2,13 @@
 //! outside.
 
 mod last_quotes;
+mod open_orders;
 mod pit;
 mod slot;
 
 use last_quotes::LastQuotes;
+use open_orders::NumberedOrders;
+pub use open_orders::OpenOrder;
 pub(crate) use pit::{AgentDesk, Pit};
 pub use pit::{OrderId, Placed};
 pub use slot::{IN_FLIGHT, SlotFill, SlotReport, SlotRequest, SlotTotals};

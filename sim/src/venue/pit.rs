@@ -19,10 +19,10 @@ const MOST_SLIP: i32 = 50;
 pub struct OrderId {
     /// Symbol.
     pub symbol: u16,
-    slot: u16,
-    id: u32,
+    pub(super) slot: u16,
+    pub(super) id: u32,
     /// Whether the order waits for an auction, which numbers its orders apart from the book.
-    waits: bool,
+    pub(super) waits: bool,
 }
 
 /// Result of an order.

@@ -2,7 +2,10 @@
 
 use std::collections::VecDeque;
 
-use super::pit::{OrderId, Placed};
+use super::{
+    NumberedOrders,
+    pit::{OrderId, Placed},
+};
 use crate::{
     book::{OrderKind, Side},
     config::SlotConfig,
@@ -30,6 +33,8 @@ pub enum SlotRequest {
     },
     /// Cancels one open order.
     Cancel(OrderId),
+    /// Cancels the open order, in whichever symbol, of the request with this number.
+    CancelNumber(u64),
     /// Cancels all open orders of the slot in the symbol.
     CancelAll,
 }
@@ -125,6 +130,7 @@ pub(crate) struct Slot {
     pub(crate) pending: VecDeque<Pending>,
     pub(crate) fills: Vec<SlotFill>,
     pub(crate) reports: Vec<SlotReport>,
+    pub(crate) orders: NumberedOrders,
     pub(crate) bases: Vec<Basis>,
     pub(crate) totals: SlotTotals,
     pub(crate) last_fill: Option<SlotFill>,
@@ -139,11 +145,13 @@ impl Clone for Slot {
     }
 
     fn clone_from(&mut self, source: &Self) {
-        let Self { config, pending, fills, reports, bases, totals, last_fill, sent } = source;
+        let Self { config, pending, fills, reports, orders, bases, totals, last_fill, sent } =
+            source;
         self.config = *config;
         self.pending.clone_from(pending);
         self.fills.clone_from(fills);
         self.reports.clone_from(reports);
+        self.orders.clone_from(orders);
         self.bases.clone_from(bases);
         self.totals = *totals;
         self.last_fill = *last_fill;
@@ -158,6 +166,7 @@ impl Slot {
             pending: VecDeque::with_capacity(IN_FLIGHT),
             fills: Vec::with_capacity(FILLS),
             reports: Vec::with_capacity(IN_FLIGHT),
+            orders: NumberedOrders::new(symbols),
             bases: vec![Basis::default(); symbols],
             totals: SlotTotals::default(),
             last_fill: None,
@@ -175,6 +184,7 @@ impl Slot {
         self.pending.clear();
         self.fills.clear();
         self.reports.clear();
+        self.orders.clear();
         let shares = i64::from(self.config.account.shares.unsigned_abs());
         for (basis, price) in self.bases.iter_mut().zip(prices) {
             *basis = Basis { cost: shares * i64::from(price) * CASH_PER_TICK, realised: 0 };

@@ -246,6 +246,49 @@ fn an_order_needs_cash_for_the_larger_of_the_two_fees() {
 }
 
 #[test]
+fn open_orders_are_listed_and_cancelled_by_the_numbers_of_their_requests() {
+    let mut config = Preset::Normal.config();
+    (config.symbols, config.slots) = (2, vec![config.slots[0]; 2]);
+    let mut market = market(&config);
+    let bid = |market: &Market, symbol: u16| market.best_bid(symbol).unwrap() - 200;
+    let listed = |market: &Market, slot: usize| -> Vec<(u64, u16, i32)> {
+        let open = market.open_orders(slot).unwrap();
+        open.map(|order| (order.number, order.symbol, order.quantity)).collect()
+    };
+    // Far more orders than may be open, so that those that have left make room in the list.
+    let mut wanted = Vec::new();
+    for round in 0..40 {
+        for symbol in 0..2 {
+            let request = SlotRequest::limit(Side::Buy, bid(&market, symbol), 1 + round);
+            let number = market.send(0, symbol, request).unwrap();
+            wanted.push((number, symbol, 1 + round));
+        }
+        if round >= 5 {
+            for (number, ..) in wanted.drain(..2) {
+                market.send(1, 0, SlotRequest::CancelNumber(number)).unwrap();
+                // The order's symbol counts, and not that of the request.
+                market.send(0, 1, SlotRequest::CancelNumber(number)).unwrap();
+            }
+        }
+        market.tick();
+        assert_eq!(listed(&market, 0), wanted, "round {round}");
+        assert!(listed(&market, 1).is_empty());
+        market.check().unwrap();
+    }
+    let hash = market.state_hash();
+    let mut copy = Market::new(&config, 1).unwrap();
+    copy.clone_from(&market);
+    assert_eq!((listed(&copy, 0), copy.state_hash()), (wanted.clone(), hash));
+    copy.send(0, 0, SlotRequest::CancelNumber(wanted[0].0)).unwrap();
+    copy.tick();
+    assert_eq!(listed(&copy, 0), wanted[1..]);
+    market.restart_slot(0).unwrap();
+    assert!(listed(&market, 0).is_empty());
+    let unknown = market.open_orders(2).err();
+    assert_eq!(unknown, Some(OrderReject::Unknown { what: "slot", index: 2, count: 2 }));
+}
+
+#[test]
 fn a_full_queue_refuses_the_next_request() {
     let mut config = Preset::Normal.config();
     config.slots[0].latency_ticks = 1_000;
