@@ -8,6 +8,8 @@ use crate::{
 
 /// Maximum number of symbols.
 pub(crate) const MOST_SYMBOLS: usize = 64;
+/// Maximum number of slots.
+const MOST_SLOTS: usize = 4_096;
 /// Maximum cash of one account, in cash units.
 const MOST_CASH: f64 = 1e16;
 const MOST_SHARES: f64 = 1e8;
@@ -25,6 +27,29 @@ impl MarketConfig {
     #[must_use]
     pub fn cash_unit(&self) -> f64 {
         self.tick_size / CASH_PER_TICK as f64
+    }
+
+    /// Returns `ticks` price ticks in currency units: the number nearest to the decimal fraction,
+    /// where `tick_size` is one of at most nine decimals.
+    #[must_use]
+    pub fn price(&self, ticks: i32) -> f64 {
+        let ticks = f64::from(ticks);
+        let mut scale = 1.0;
+        for _ in 0..10 {
+            let whole = (self.tick_size * scale).round();
+            if (whole / scale).to_bits() == self.tick_size.to_bits() {
+                return ticks * whole / scale;
+            }
+            scale *= 10.0;
+        }
+        ticks * self.tick_size
+    }
+
+    /// Returns how many orders may be open in one book at once, with `users` user agents.
+    #[must_use]
+    pub fn open_orders(&self, users: usize) -> u64 {
+        let outside = self.slots.len() as u64 + users as u64;
+        (u64::from(self.population.total()) + outside) * OPEN_ORDERS as u64
     }
 
     /// Checks the ranges of the fields, and whether accounts and orders have room.
@@ -92,12 +117,12 @@ impl MarketConfig {
         within("session.ticks", f64::from(s.ticks), 60.0, 1e7)?;
         within("session.u_shape", s.u_shape, 0.0, 0.9)?;
         within("session.overnight_sd", s.overnight_sd, 0.0, 0.5)?;
-        // Where every tick is an auction, a session has no others.
-        let longest = match self.matching {
-            Matching::Continuous => (s.ticks - 1) / 2,
-            Matching::CallAuction(_) => 0,
-        };
-        within("session.auction_ticks", f64::from(s.auction_ticks), 0.0, f64::from(longest))
+        let auction_ticks = s.auction_ticks;
+        if auction_ticks > 0 && matches!(self.matching, Matching::CallAuction(_)) {
+            return Err(ConfigError::AuctionsInCalls { auction_ticks });
+        }
+        let longest = f64::from((s.ticks - 1) / 2);
+        within("session.auction_ticks", f64::from(auction_ticks), 0.0, longest)
     }
 
     fn check_fees(&self) -> Result<(), ConfigError> {
@@ -193,7 +218,7 @@ impl MarketConfig {
     }
 
     fn check_slots(&self) -> Result<(), ConfigError> {
-        within("slots", self.slots.len() as f64, 0.0, 1e3)?;
+        within("slots", self.slots.len() as f64, 0.0, MOST_SLOTS as f64)?;
         for (slot, config) in self.slots.iter().enumerate() {
             within("slots.latency_ticks", f64::from(config.latency_ticks), 0.0, 1e6)?;
             let margin = f64::from(config.initial_margin_ppm);
@@ -214,7 +239,7 @@ impl MarketConfig {
         if accounts > limit {
             return Err(ConfigError::TooManyAccounts { accounts, limit });
         }
-        let needed = (agents + outside) * OPEN_ORDERS as u64;
+        let needed = self.open_orders(users);
         let room = self.book_orders as u64;
         if needed > room {
             return Err(ConfigError::BookTooSmall { needed, room });

@@ -28,6 +28,12 @@ pub enum ConfigError {
         /// Highest value.
         high: f64,
     },
+    /// A market in which every tick is an auction has auctions of sessions too.
+    #[error(
+        "`session.auction_ticks` is {auction_ticks}, but in a call auction market every tick is an \
+         auction; leave it 0, or choose `matching` \"continuous\""
+    )]
+    AuctionsInCalls { auction_ticks: u32 },
     /// The population is empty and there are no user agents.
     #[error(
         "the population has no agents, so nothing would ever trade; give at least one count above \

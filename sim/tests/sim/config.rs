@@ -1,6 +1,9 @@
 //! Wrong configurations are refused before anything runs, each with its own message.
 
-use backcast_sim::{ConfigError, Market, MarketConfig, OrderReject, Preset, Side, SlotRequest};
+use backcast_sim::{
+    AuctionRule, ConfigError, Market, MarketConfig, Matching, OrderReject, Preset, Side,
+    SlotRequest,
+};
 
 /// Name, change to a good configuration, words that the message must hold.
 type Case = (&'static str, fn(&mut MarketConfig), &'static [&'static str]);
@@ -17,6 +20,20 @@ const CASES: &[Case] = &[
     ("negative depth", |c| c.latent.depth = -1.0, &["latent.depth", "-1"]),
     ("recovery within a tick", |c| c.latent.recovery_ticks = 0.5, &["latent.recovery_ticks"]),
     ("negative size", |c| c.population.noise.size = -10.0, &["noise.size", "-10"]),
+    (
+        "auctions of sessions where every tick is an auction",
+        |c| {
+            c.matching = Matching::CallAuction(AuctionRule::PricePriority);
+            c.session.auction_ticks = 30;
+        },
+        &["session.auction_ticks", "30", "matching"],
+    ),
+    (
+        "auctions of half a day",
+        |c| (c.session.ticks, c.session.auction_ticks) = (600, 300),
+        &["session.auction_ticks", "300", "299"],
+    ),
+    ("too many slots", |c| c.slots = vec![c.slots[0]; 4_097], &["slots", "4097", "4096"]),
     ("size of zero", |c| c.population.maker.size = 0.0, &["maker.size", "0"]),
     ("size above the limit", |c| c.population.limits.order = 50, &["maker.size", "50"]),
     ("wait of zero", |c| c.population.value.wait = 0.0, &["value.wait"]),
@@ -109,4 +126,23 @@ fn any_population_size_from_one_archetype_to_thousands_runs() {
         market.run(500);
         market.check().unwrap();
     }
+}
+
+#[test]
+fn prices_are_the_decimal_fractions_of_their_ticks() {
+    for (tick_size, ticks, price) in [
+        (0.01, 10_032, 100.32),
+        (0.01, 7, 0.07),
+        (0.05, 2_003, 100.15),
+        (0.25, 3, 0.75),
+        (1e-9, 3, 3e-9),
+        (0.003, 1_111, 3.333),
+        (5.0, 21, 105.0),
+        (2.5, 3, 7.5),
+    ] {
+        let config = MarketConfig { tick_size, ..MarketConfig::default() };
+        assert_eq!(config.price(ticks).to_bits(), f64::to_bits(price), "{ticks} of {tick_size}");
+    }
+    let third = MarketConfig { tick_size: 1.0 / 3.0, ..MarketConfig::default() };
+    assert!((third.price(3) - 1.0).abs() < 1e-12);
 }
