@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use backcast_sim::{
-    AccountConfig, Agent, CASH_PER_TICK, ConfigError, MarketConfig, Preset, SlotConfig,
+    AccountConfig, Agent, Book, CASH_PER_TICK, ConfigError, MarketConfig, Preset, SlotConfig,
     facts::WARM_UP_TICKS,
 };
 
@@ -195,7 +195,11 @@ impl TradingEnvConfig {
                 None => market.slots.push(asked),
             }
         }
-        market.check(self.simulation.agents.len())?;
+        let users = self.simulation.agents.len();
+        // A book has room for the orders of all agents.
+        let needed = market.open_orders(users).min(Book::MAX_ORDERS as u64);
+        market.book_orders = market.book_orders.max(needed as usize);
+        market.check(users)?;
         for (slot, agent) in agents.iter().enumerate() {
             let lone = agents.len() == 1;
             self.check_agent(agent, &market)

@@ -1,7 +1,7 @@
 //! Estimated memory of trading environments, and the check that they fit.
 
 use backcast_core::plumbing::memory_left;
-use backcast_sim::{MarketConfig, Matching};
+use backcast_sim::{MarketConfig, Matching, OPEN_ORDERS};
 
 use super::{config::TradingEnvConfig, error::TradingError};
 
@@ -66,6 +66,39 @@ fn check_room(config: &TradingEnvConfig, num_envs: usize, left: u64) -> Result<(
     Err(no_room(config, num_envs, limit))
 }
 
+/// Refuses more agents in one market than memory is left for, the warm snapshots included.
+pub(super) fn check_agents(config: &TradingEnvConfig, agents: usize) -> Result<(), TradingError> {
+    let bytes = market_bytes(config, agents);
+    let all = u64::from(config.warm_snapshots) + 1;
+    if all.saturating_mul(bytes) < SMALL {
+        return Ok(());
+    }
+    check_agents_in(config, agents, memory_left().unwrap_or(u64::MAX))
+}
+
+/// Refuses more agents in one market than `left` bytes hold.
+fn check_agents_in(
+    config: &TradingEnvConfig,
+    agents: usize,
+    left: u64,
+) -> Result<(), TradingError> {
+    let bytes = market_bytes(config, agents);
+    let snapshots = config.warm_snapshots;
+    if left / bytes > u64::from(snapshots) {
+        return Ok(());
+    }
+    let kib_each = bytes.div_ceil(1 << 10);
+    Err(TradingError::NoRoom { num_envs: 1, limit: 0, kib_each, snapshots })
+}
+
+/// Returns the approximate bytes of a market with `agents` agents from outside.
+fn market_bytes(config: &TradingEnvConfig, agents: usize) -> u64 {
+    let market = &config.simulation.market;
+    let orders = OPEN_ORDERS as u64 * (ORDER_BYTES + AUCTION_ORDER_BYTES);
+    let each = ENV_BYTES + u64::from(market.symbols) * (AGENT_BYTES + orders);
+    env_bytes(market).saturating_add(each.saturating_mul(agents as u64 - 1))
+}
+
 /// Returns the error of `num_envs` sub-environments where memory is left for `limit`.
 pub(super) fn no_room(config: &TradingEnvConfig, num_envs: usize, limit: u64) -> TradingError {
     TradingError::NoRoom {
@@ -107,6 +140,17 @@ mod tests {
         calls.matching = Matching::CallAuction(AuctionRule::default());
         assert!(env_bytes(&days) > env_bytes(&plain));
         assert_eq!(env_bytes(&days), env_bytes(&calls));
+    }
+
+    #[test]
+    fn agents_of_one_market_and_its_snapshots_share_the_memory_that_is_left() {
+        let config = TradingEnvConfig { warm_snapshots: 3, ..TradingEnvConfig::default() };
+        let bytes = market_bytes(&config, 100);
+        assert!(bytes > market_bytes(&config, 1) + 99 * ENV_BYTES);
+        assert_eq!(market_bytes(&config, 1), env_bytes(&config.simulation.market));
+        assert_eq!(check_agents_in(&config, 100, 4 * bytes), Ok(()));
+        let refused = check_agents_in(&config, 100, 4 * bytes - 1);
+        assert!(matches!(refused, Err(TradingError::NoRoom { snapshots: 3, .. })), "{refused:?}");
     }
 
     #[test]

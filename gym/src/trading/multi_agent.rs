@@ -10,7 +10,7 @@ use super::{
     episode::{EpisodeState, StepInfo},
     error::TradingError,
     external_agent::{ExternalAgent, ExternalAgentConfig},
-    footprint::{check_num_envs, no_room},
+    footprint::{check_agents, no_room},
     runner::EpisodeRunner,
     seat::AgentSeat,
     setup::TradingSetup,
@@ -57,7 +57,7 @@ pub struct MultiAgentTradingEnv {
 
 impl MultiAgentTradingEnv {
     /// Maximum number of agents.
-    pub const MOST_AGENTS: usize = 1_024;
+    pub const MOST_AGENTS: usize = 4_096;
 
     /// Builds an environment; reset it before the first step.
     ///
@@ -74,7 +74,7 @@ impl MultiAgentTradingEnv {
         if !(1..=Self::MOST_AGENTS).contains(&count) {
             return Err(TradingError::BadAgentCount { agents: count, limit: Self::MOST_AGENTS });
         }
-        check_num_envs(&config, 1)?;
+        check_agents(&config, count)?;
         let setup = Arc::new(TradingSetup::with_agents(config, agents)?);
         let seed = setup.config.seed.unwrap_or_else(rand::random);
         let episodes = Episodes::new(count).ok_or_else(|| no_room(&setup.config, 1, 0))?;

@@ -115,7 +115,7 @@ def test_bad_actions_change_nothing(actions: dict[str, Any], words: str) -> None
 @pytest.mark.parametrize(
     ("made", "error", "words"),
     [
-        ({"agents": 0}, bc.errors.EnvError, r"\bagents\b.*\b0\b.*\b1\b.*\b1024\b"),
+        ({"agents": 0}, bc.errors.EnvError, r"\bagents\b.*\b0\b.*\b1\b.*\b4096\b"),
         ({"agents": {}}, bc.errors.EnvError, r"\bagents\b"),
         ({"agents": "two"}, bc.errors.ArgumentTypeError, r"\bagents\b.*'two'"),
         (

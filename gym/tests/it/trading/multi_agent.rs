@@ -174,10 +174,10 @@ fn a_bankrupt_agent_leaves_and_the_others_go_on() {
 
 #[test]
 fn bad_settings_and_orders_of_calls_are_typed_errors() {
-    for count in [0, 1_025] {
+    for count in [0, 4_097] {
         let agents = vec![ExternalAgentConfig::default(); count];
         let refused = MultiAgentTradingEnv::new(config(), agents).unwrap_err();
-        assert_eq!(refused, TradingError::BadAgentCount { agents: count, limit: 1_024 });
+        assert_eq!(refused, TradingError::BadAgentCount { agents: count, limit: 4_096 });
     }
     let bad = ExternalAgentConfig { order_size: 0, ..ExternalAgentConfig::default() };
     let agents = vec![ExternalAgentConfig::default(), bad];
