@@ -225,6 +225,23 @@ impl TradingEnvConfig {
                 rule: "below the equity at the start, or every episode ends after one step",
             });
         }
+        self.check_endowment(cash, shares, market)
+    }
+
+    /// Refuses an endowment whose equity is below the maintenance margin at the initial price.
+    pub(super) fn check_endowment(
+        &self,
+        cash: i64,
+        shares: i32,
+        market: &MarketConfig,
+    ) -> Result<(), TradingError> {
+        let held = f64::from(shares) * f64::from(market.symbols);
+        let value = held * market.price(market.initial_price);
+        let equity = cash as f64 * market.cash_unit() + value;
+        let margin = self.maintenance_margin * value.abs();
+        if equity < margin {
+            return Err(TradingError::EndowmentBelowMargin { shares, equity, margin });
+        }
         Ok(())
     }
 

@@ -54,6 +54,21 @@ pub enum TradingError {
          `account.limits.order`"
     )]
     OrderAboveLimit { order_size: i32, limit: i32 },
+    /// An endowment that a margin call would end in the first step.
+    #[error(
+        "the endowment with {shares} shares of each symbol has an equity of {} currency units at \
+         the initial price, below the maintenance margin of {}; raise its cash, change its \
+         shares, or lower `maintenance_margin`",
+        ShownNumber(*equity),
+        ShownNumber(*margin)
+    )]
+    EndowmentBelowMargin {
+        shares: i32,
+        /// Cash and shares in currency units.
+        equity: f64,
+        /// Equity that the shares need.
+        margin: f64,
+    },
     /// More requests in flight than a slot holds.
     #[error(
         "with a latency of {latency_ticks} ticks, {requests} requests could be on their way at \

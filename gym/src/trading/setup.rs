@@ -86,8 +86,15 @@ impl TradingSetup {
             account.shares = options.shares.unwrap_or(account.shares);
             account.cash = options.cash.unwrap_or(account.cash);
             account.check(slot)?;
+            let checked = self.config.check_endowment(account.cash, account.shares, &self.market);
+            checked.map_err(|error| self.about(slot, error))?;
         }
         Ok(())
+    }
+
+    /// Adds the number of an agent, if there are several, to an error about it.
+    fn about(&self, slot: usize, error: TradingError) -> TradingError {
+        if self.agents.len() == 1 { error } else { error.of_agent(slot) }
     }
 
     /// Brings `market` to the end of the warm-up of a new episode. Returns the episode's seed, from

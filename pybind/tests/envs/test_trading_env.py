@@ -119,6 +119,19 @@ def test_seeds_repeat_episodes_and_none_goes_on() -> None:
     assert fresh != TradingEnv(**SHORT).reset()[1]["episode_seed"]
 
 
+def test_an_endowment_below_the_margin_is_refused() -> None:
+    short: dict[str, Any] = {"initial_shares": -100, "initial_cash": 12_000}
+    with pytest.raises(bc.errors.EnvError, match=r"-100\b.*\b2000\b.*\b3000\b"):
+        TradingEnv(**short, **SHORT)
+    TradingEnv(**short, maintenance_margin=0.1, **SHORT)
+    env, twin = TradingEnv(**SHORT), TradingEnv(**SHORT)
+    env.reset(seed=1)
+    twin.reset(seed=1)
+    with pytest.raises(bc.errors.EnvError, match=r"-100\b.*\b2000\b.*\b3000\b"):
+        env.reset(options={"shares": -100, "cash": 12_000})
+    assert same(env.step(2), twin.step(2))
+
+
 def test_bankruptcy_terminates_and_the_limit_truncates() -> None:
     env = TradingEnv(bankruptcy_equity=99_999.99, order_size=1_000, **SHORT)
     env.reset(seed=1)

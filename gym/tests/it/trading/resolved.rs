@@ -109,14 +109,20 @@ fn item_5_a_reset_takes_the_endowment_and_the_episode_seed_and_returns_informati
     let mut env = env(short());
     let mut observation = vec![0.0; env.observation_size()];
     let options =
-        TradingResetOptions { episode_seed: Some(123), shares: Some(-40), cash: Some(5_000_000) };
+        TradingResetOptions { episode_seed: Some(123), shares: Some(-40), cash: Some(60_000_000) };
     env.reset_into(None, options, &mut observation).unwrap();
     assert_eq!((env.info().episode_seed, env.state().position), (123, -40));
-    assert!((env.state().cash - 500.0).abs() < 1.0, "but for the cost of borrowing");
+    assert!((env.state().cash - 6_000.0).abs() < 1.0, "but for the cost of borrowing");
     let refused = TradingResetOptions { shares: Some(1_001), ..options };
     let hash = env.market().state_hash();
     let refused = env.reset_into(None, refused, &mut observation).unwrap_err();
     assert!(refused.to_string().contains("1001 shares"), "{refused}");
+    let called = TradingResetOptions { cash: Some(51_000_000), ..options };
+    let called = env.reset_into(None, called, &mut observation).unwrap_err();
+    assert!(
+        matches!(called, TradingError::EndowmentBelowMargin { shares: -40, .. }),
+        "an equity of 1,100 for a short of 4,000: {called}"
+    );
     assert_eq!(env.market().state_hash(), hash);
     env.reset(None).unwrap();
     assert_eq!(env.state().position, 0, "options hold for one reset");
@@ -316,7 +322,7 @@ fn item_17_equity_is_marked_at_mid_or_liquidation_and_a_margin_call_terminates()
         limits: Limits { long: 1_000, short: 1_000, order: 1_000 },
     };
     let agent = ExternalAgentConfig { account, ..ExternalAgentConfig::default() };
-    let config = TradingEnvConfig { agent, ..short() };
+    let config = TradingEnvConfig { agent, maintenance_margin: 0.05, ..short() };
     let equity = |mark| {
         let mut env = env(TradingEnvConfig { mark, ..config.clone() });
         env.reset(Some(2)).unwrap();
@@ -327,13 +333,17 @@ fn item_17_equity_is_marked_at_mid_or_liquidation_and_a_margin_call_terminates()
     assert!(liquidation > mid - 900.0, "by less than one currency unit a share");
 
     // Equity is about 10,000 and the short position 90,000.
-    let mut calm = env(TradingEnvConfig { maintenance_margin: 0.05, ..config.clone() });
+    let mut calm = env(config.clone());
     calm.reset(Some(2)).unwrap();
     assert!(!calm.step(DiscreteAction::Hold).unwrap().terminated);
-    let mut called = env(TradingEnvConfig { maintenance_margin: 0.5, ..config });
-    called.reset(Some(2)).unwrap();
-    let step = called.step(DiscreteAction::Hold).unwrap();
-    assert!(step.terminated && step.info.margin_call);
+    // Closing the position costs more than what is above this margin at the initial price.
+    let mut called = env(TradingEnvConfig { maintenance_margin: 0.111, ..config });
+    let step = (0..20).find_map(|seed| {
+        called.reset(Some(seed)).unwrap();
+        Some(called.step(DiscreteAction::Hold).unwrap()).filter(|step| step.terminated)
+    });
+    let step = step.expect("a margin call");
+    assert!(step.info.margin_call);
     let at_mid = called.market().equity(0).unwrap() as f64 * 0.0001;
     assert!(step.info.equity < at_mid, "the position is valued at liquidation");
 }

@@ -96,8 +96,8 @@ class TradingEnv(TradingFace, gym.Env[Any, Any]):
             stream.
         options : dict, optional
             ``"episode_seed"``: plays a given episode. ``"cash"`` and ``"shares"``: another
-            endowment in this episode. If it is below the maintenance margin, the first step ends
-            the episode.
+            endowment in this episode. One below the maintenance margin at the initial price is
+            refused.
 
         Returns
         -------
