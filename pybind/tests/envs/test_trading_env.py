@@ -132,6 +132,17 @@ def test_an_endowment_below_the_margin_is_refused() -> None:
     assert same(env.step(2), twin.step(2))
 
 
+def test_prices_of_fills_and_books_are_those_of_their_ticks() -> None:
+    env = TradingEnv(order_size=300, **SHORT)
+    env.reset(seed=1)
+    fills = env.step(2)[4]["fill_records"]
+    assert fills
+    for fill in fills:
+        assert fill.price == round(fill.price, 2)
+    for side in env.book():
+        assert side[:, 0].tolist() == [round(price, 2) for price in side[:, 0].tolist()]
+
+
 def test_bankruptcy_terminates_and_the_limit_truncates() -> None:
     env = TradingEnv(bankruptcy_equity=99_999.99, order_size=1_000, **SHORT)
     env.reset(seed=1)

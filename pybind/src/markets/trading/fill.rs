@@ -14,10 +14,10 @@ pub(super) struct Fills(Vec<FillRow>);
 
 impl Fills {
     pub(super) fn of(fills: &[SlotFill], market: &MarketConfig) -> Self {
-        let (tick_size, unit) = (market.tick_size, market.cash_unit());
+        let unit = market.cash_unit();
         let row = |fill: &SlotFill| {
             let sign = if fill.side == Side::Buy { 1 } else { -1 };
-            let (price, fee) = (f64::from(fill.price) * tick_size, fill.fee as f64 * unit);
+            let (price, fee) = (market.price(fill.price), fill.fee as f64 * unit);
             (fill.tick, fill.symbol, sign * fill.quantity, price, fee, fill.maker)
         };
         Self(fills.iter().map(row).collect())

@@ -214,12 +214,12 @@ impl Sides {
     }
 
     pub(super) fn read(self, market: &Market) -> BookSides {
-        let tick_size = market.config().tick_size;
+        let config = market.config();
         let mut found = vec![DepthLevel::default(); self.levels];
         BookSides([Side::Buy, Side::Sell].map(|side| {
             let count = market.depth(self.symbol, side, &mut found).min(self.levels);
             let number =
-                |level: &DepthLevel| [f64::from(level.price) * tick_size, level.quantity.into()];
+                |level: &DepthLevel| [config.price(level.price), level.quantity.into()];
             found[..count].iter().flat_map(number).collect()
         }))
     }
