@@ -96,7 +96,8 @@ pub struct TradingEnvConfig {
     pub warmup_ticks: u64,
     /// Ticks of one step, 1 to 1,000,000.
     pub frame_skip: u32,
-    /// Seed of the episode seeds before the first reset with a seed; `None` draws one.
+    /// Seed of the first reset, if that has none: it is as if it had this one. `None` draws one.
+    /// In a vector, sub-environment `i` gets `seed + i`.
     pub seed: Option<u64>,
     /// Set of episode seeds.
     pub seed_space: SeedSpace,

@@ -89,9 +89,12 @@ impl TradingVectorEnv {
             return Err(TradingError::BadOption { option, value, rule: "1 to 1024" });
         }
         let setup = Arc::new(TradingSetup::new(config)?);
-        let seed = setup.config.seed.unwrap_or_else(rand::random);
-        let runners = (0..num_envs as u64)
-            .map(|env| EpisodeRunner::new(&setup, spread(seed, env)))
+        let seed = match setup.config.seed {
+            Some(seed) => ResetSeed::One(seed),
+            None => ResetSeed::Spread(rand::random()),
+        };
+        let runners = (0..num_envs)
+            .map(|env| EpisodeRunner::new(&setup, seed.of_env(env).unwrap_or_default()))
             .collect::<Result<Vec<_>, _>>()?;
         let buffers = Episodes::new(num_envs).zip(zeros(num_envs));
         let (episodes, outcomes) =

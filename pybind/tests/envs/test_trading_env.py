@@ -119,6 +119,23 @@ def test_seeds_repeat_episodes_and_none_goes_on() -> None:
     assert fresh != TradingEnv(**SHORT).reset()[1]["episode_seed"]
 
 
+def test_a_seed_of_the_settings_is_that_of_the_first_reset() -> None:
+    seeded, reset = TradingEnv(seed=5, **SHORT), TradingEnv(**SHORT)
+    first = reset.reset(seed=5)
+    assert same(seeded.reset(), first)
+    assert seeded.np_random.random() == reset.np_random.random()
+    assert same(seeded.reset(), reset.reset())
+    assert same(seeded.reset(seed=6), reset.reset(seed=6))
+    assert same(TradingEnv(seed=5, **SHORT).reset(seed=6), reset.reset(seed=6))
+    assert same(pickle.loads(pickle.dumps(seeded)).reset(), first)
+    vector = TradingVectorEnv(3, seed=5, **SHORT).reset()
+    assert same(vector, TradingVectorEnv(3, **SHORT).reset(seed=5))
+    assert same(vector[0][0], first[0])
+    for bad in (-1, 1 << 64):
+        with pytest.raises(bc.errors.EnvError, match=rf"\bseed\b.*{bad}\b"):
+            TradingEnv(seed=bad, **SHORT)
+
+
 def test_an_endowment_below_the_margin_is_refused() -> None:
     short: dict[str, Any] = {"initial_shares": -100, "initial_cash": 12_000}
     with pytest.raises(bc.errors.EnvError, match=r"-100\b.*\b2000\b.*\b3000\b"):

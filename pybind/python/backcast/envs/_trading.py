@@ -58,6 +58,12 @@ def trading_batch(
     return TradingBatch(num_envs, dict(settings), trails=render_mode is not None, **how)
 
 
+def seed_generator(env: Any, base: Any, seed: int | None) -> None:  # noqa: ANN401
+    """Seed `np_random` of an environment as the first reset with this seed would."""
+    if seed is not None:
+        base.reset(env, seed=int(seed))
+
+
 def check_render_mode(render_mode: str | None) -> None:
     """Refuse an unknown form of pictures."""
     if render_mode not in (None, *RENDER_MODES):

@@ -18,6 +18,7 @@ from backcast.envs._trading import (
     TradingFace,
     action_space,
     observation_space,
+    seed_generator,
     trading_batch,
 )
 from backcast.envs._trading_settings import TradingSettings, unshared
@@ -76,6 +77,7 @@ class TradingEnv(TradingFace, gym.Env[Any, Any]):
         known = ("render_mode", *TradingSettings.__annotations__)
         refuse_unknown(type(self).__name__, settings, known)
         self._batch = trading_batch(None, settings, render_mode=render_mode)
+        seed_generator(self, gym.Env, settings.get("seed"))
         self.render_mode = render_mode
         self.observation_space = observation_space(self._batch.features)
         self.action_space = action_space(
@@ -257,6 +259,7 @@ class TradingVectorEnv(TradingFace, VectorEnv[Any, Any, Any]):
             threads=threads,
             reuse=not copy,
         )
+        seed_generator(self, VectorEnv, settings.get("seed"))
         self.num_envs = int(num_envs)
         self.copy = copy
         self.render_mode = render_mode

@@ -91,6 +91,10 @@ class TradingSettings(AgentSettings, total=False):
         Ticks before the first decision: of each warm snapshot, or of the reset without them.
     frame_skip : int, default 1
         Ticks of one step.
+    seed : int, optional
+        Seed of the first reset that is called without one. A vector environment seeds
+        environment i with ``seed + i``, as a reset does. Later resets continue the streams, and a
+        seed of a reset replaces them.
     seed_space : {"train", "test"}
         Set of episode seeds to draw from. The two are disjoint.
     reward : str or callable
@@ -131,6 +135,7 @@ class TradingSettings(AgentSettings, total=False):
     max_episode_steps: int | None
     warmup_ticks: int
     frame_skip: int
+    seed: int | None
     seed_space: Literal["train", "test"]
     reward: str | Callable[[], Callable[[RewardInput], float]]
     reward_options: Mapping[str, Any] | None

@@ -58,7 +58,7 @@ pub(super) fn settings_of(
         max_ticks,
         warmup_ticks: given.whole("warmup_ticks")?.unwrap_or(default.warmup_ticks),
         frame_skip,
-        seed: None,
+        seed: given.whole("seed")?,
         seed_space: given.word("seed_space")?,
         reward: RewardFactory::default(),
         features: given.word("features")?,
