@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pyo3::intern;
 use pyo3::prelude::*;
 
-use crate::error::Failure;
+use crate::error::{ErrorClass, Failure};
+use crate::markets::calling_handle::within_call;
 
 /// First exception that a called object raised. The running call from Python raises it at its end.
 #[derive(Clone, Default)]
@@ -62,13 +63,22 @@ impl CallbackObject {
         &self,
         call: impl FnOnce(&Bound<'_, PyAny>) -> Result<R, Failure>,
     ) -> Option<R> {
-        Python::attach(|py| match call(self.object.bind(py)) {
+        Python::attach(|py| match within_call(|| call(self.object.bind(py))) {
             Ok(answer) => Some(answer),
             Err(failure) => {
                 self.raised.keep(failure.into());
                 None
             }
         })
+    }
+
+    /// Replaces the object by a deep copy of `original`. If the copy fails, keeps the exception and
+    /// the object.
+    pub(crate) fn restore(&mut self, original: &Py<PyAny>) {
+        let copied = self.call(|object| deep_copy(original.bind(object.py())));
+        if let Some(copied) = copied {
+            self.object = copied;
+        }
     }
 
     /// Calls the method `reset` of the object, if it has one.
@@ -93,11 +103,23 @@ impl fmt::Debug for CallbackObject {
 
 impl Clone for CallbackObject {
     fn clone(&self) -> Self {
-        let copied = self.call(|object| {
-            let copy = object.py().import("copy")?;
-            Ok(copy.call_method1("deepcopy", (object,))?.unbind())
-        });
+        let copied = self.call(deep_copy);
         let shared = || Python::attach(|py| self.object.clone_ref(py));
         Self { object: copied.unwrap_or_else(shared), raised: self.raised.clone() }
     }
+}
+
+fn deep_copy(object: &Bound<'_, PyAny>) -> Result<Py<PyAny>, Failure> {
+    let copy = object.py().import(intern!(object.py(), "copy"))?;
+    Ok(copy.call_method1(intern!(object.py(), "deepcopy"), (object,))?.unbind())
+}
+
+/// Refuses a step of an environment whose market is void, since an agent of the user raised in it.
+pub(crate) fn refuse_void(failed: bool) -> Result<(), Failure> {
+    if failed {
+        let message = "an agent of yours raised an exception in an earlier call, after which none \
+                       of them acted; reset the environment first, all of it";
+        return Err(Failure::new(ErrorClass::Env, message));
+    }
+    Ok(())
 }

@@ -1,6 +1,7 @@
 //! Classes of panels, environments and simulated markets.
 
 mod callback;
+mod calling_handle;
 mod contract;
 mod error;
 pub(crate) mod panel;

@@ -424,7 +424,8 @@ TYPED = [
 
 def skip_without_pettingzoo(name: str, parameter: str) -> None:
     """Skip settings of an environment that is made, and so checked, only with PettingZoo."""
-    if name == "parallel_trading_env" and parameter in envs.TradingSettings.__annotations__:
+    checked_late = ("background", *envs.TradingSettings.__annotations__)
+    if name == "parallel_trading_env" and parameter in checked_late:
         pytest.importorskip("pettingzoo", reason="PettingZoo is not installed")
 
 

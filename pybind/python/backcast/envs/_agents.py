@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
 from backcast._calls import explained, refuse_unknown
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 def parallel_trading_env(
     agents: int | Mapping[str, AgentSettings] = 2,
     *,
+    background: Iterable[Any] = (),
     render_mode: str | None = None,
     **settings: Unpack[TradingSettings],
 ) -> ParallelTradingEnv:
@@ -39,9 +40,12 @@ def parallel_trading_env(
     Parameters
     ----------
     agents : int or dict, default 2
-        Number of agents, ``K``, which are called ``"agent_0"``, ``"agent_1"`` and so on. Or the
-        settings of each by a name of your choice: those of :class:`AgentSettings`, in place of the
-        common ones.
+        Number of agents, ``K``, at most 4096, which are called ``"agent_0"``, ``"agent_1"`` and so
+        on. Or the settings of each by a name of your choice: those of :class:`AgentSettings`, in
+        place of the common ones.
+    background : iterable, optional
+        Agents of your own in the background of the market: the ``agents`` of
+        :class:`TradingVectorEnv`.
     render_mode : {"ansi", "rgb_array"}, optional
         Form of the pictures that ``render`` draws: text or pixels.
     **settings : object
@@ -76,7 +80,7 @@ def parallel_trading_env(
     >>> observations, infos = env.reset(seed=7)  # doctest: +SKIP
     >>> step = env.step({agent: 2 for agent in env.agents})  # doctest: +SKIP
     """
-    known = ("agents", "render_mode", *TradingSettings.__annotations__)
+    known = ("agents", "background", "render_mode", *TradingSettings.__annotations__)
     refuse_unknown("parallel_trading_env", settings, known)
     common = dict(settings)
     chosen = _by_name(agents, common)
@@ -93,7 +97,7 @@ def parallel_trading_env(
             "backcast.envs.parallel_trading_env builds on PettingZoo, which is not installed; "
             "run `pip install 'backcast[pettingzoo]'`"
         ) from error
-    return ParallelTradingEnv(chosen, common, render_mode)
+    return ParallelTradingEnv(chosen, common, render_mode, background)
 
 
 def _by_name(

@@ -17,11 +17,12 @@ from backcast.envs._trading import (
     TradingFeature,
     action_space,
     observation_space,
+    own_agents,
 )
 from backcast.envs._trading_settings import unshared
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -39,6 +40,8 @@ class ParallelTradingEnv(Rebuilt, ParallelEnv):
         Settings of the market and its episodes.
     render_mode : {"ansi", "rgb_array"}, optional
         Form of the pictures that :meth:`render` draws.
+    background : iterable, optional
+        Agents of the user in the background of the market.
 
     Attributes
     ----------
@@ -60,9 +63,12 @@ class ParallelTradingEnv(Rebuilt, ParallelEnv):
         agents: Mapping[str, Mapping[str, Any]],
         settings: Mapping[str, Any],
         render_mode: str | None = None,
+        background: Iterable[Any] = (),
     ) -> None:
+        background = own_agents(background)
         own = {name: dict(chosen) for name, chosen in agents.items()}
-        self._market = SharedMarket(own, dict(settings), trails=render_mode is not None)
+        given = {**settings, "background": background}
+        self._market = SharedMarket(own, given, trails=render_mode is not None)
         self.render_mode = render_mode
         self.possible_agents = list(own)
         self.agents: list[str] = []
@@ -74,7 +80,7 @@ class ParallelTradingEnv(Rebuilt, ParallelEnv):
             name: action_space(symbols, *self._market.action_form(name)) for name in own
         }
         self.state_space = observation_space(features * len(own))
-        self._rebuild = partial(type(self), agents, unshared(settings), render_mode)
+        self._rebuild = partial(type(self), agents, unshared(settings), render_mode, background)
 
     def __repr__(self) -> str:
         """Show agents, symbols and state."""

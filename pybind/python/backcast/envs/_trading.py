@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -49,13 +51,20 @@ def trading_batch(
     num_envs: int | None,
     settings: Mapping[str, Any],
     *,
+    agents: Any,  # noqa: ANN401
     render_mode: str | None,
     **how: Any,  # noqa: ANN401
 ) -> TradingBatch:
     """Make the Rust object of an environment."""
     check_render_mode(render_mode)
     refuse_short_limit(settings)
-    return TradingBatch(num_envs, dict(settings), trails=render_mode is not None, **how)
+    given = {**settings, "agents": agents}
+    return TradingBatch(num_envs, given, trails=render_mode is not None, **how)
+
+
+def own_agents(agents: Iterable[Any] | None) -> Any:  # noqa: ANN401
+    """Return copies of the user's agents, which those of the caller do not change."""
+    return copy.deepcopy(list(agents)) if isinstance(agents, Iterable) else agents
 
 
 def seed_generator(env: Any, base: Any, seed: int | None) -> None:  # noqa: ANN401

@@ -18,6 +18,7 @@ from backcast.envs._trading import (
     TradingFace,
     action_space,
     observation_space,
+    own_agents,
     seed_generator,
     trading_batch,
 )
@@ -25,7 +26,7 @@ from backcast.envs._trading_settings import TradingSettings, unshared
 from backcast.errors import ArgumentTypeError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -38,6 +39,8 @@ class TradingEnv(TradingFace, gym.Env[Any, Any]):
 
     Parameters
     ----------
+    agents : iterable, optional
+        Agents of your own in the market: see :class:`TradingVectorEnv`.
     render_mode : {"ansi", "rgb_array"}, optional
         Form of the pictures that :meth:`render` draws: text or pixels.
     **settings : object
@@ -71,19 +74,26 @@ class TradingEnv(TradingFace, gym.Env[Any, Any]):
 
     @explained
     def __init__(
-        self, *, render_mode: str | None = None, **settings: Unpack[TradingSettings]
+        self,
+        *,
+        agents: Iterable[Any] = (),
+        render_mode: str | None = None,
+        **settings: Unpack[TradingSettings],
     ) -> None:
         settings["max_episode_steps"] = step_limit(self, settings.get("max_episode_steps"))
-        known = ("render_mode", *TradingSettings.__annotations__)
+        known = ("agents", "render_mode", *TradingSettings.__annotations__)
         refuse_unknown(type(self).__name__, settings, known)
-        self._batch = trading_batch(None, settings, render_mode=render_mode)
+        agents = own_agents(agents)
+        self._batch = trading_batch(None, settings, agents=agents, render_mode=render_mode)
         seed_generator(self, gym.Env, settings.get("seed"))
         self.render_mode = render_mode
         self.observation_space = observation_space(self._batch.features)
         self.action_space = action_space(
             self._batch.symbols, self._batch.choices, *self._batch.action_bounds
         )
-        self._rebuild = partial(type(self), render_mode=render_mode, **unshared(settings))
+        self._rebuild = partial(
+            type(self), agents=agents, render_mode=render_mode, **unshared(settings)
+        )
 
     @explained
     def reset(
@@ -184,6 +194,11 @@ class TradingVectorEnv(TradingFace, VectorEnv[Any, Any, Any]):
         Autoreset mode after an episode has ended.
     threads : int, default 1
         Threads that step, the caller's among them. A forked child starts its own.
+    agents : iterable, optional
+        Agents of your own, which trade in every market beside the built-in ones: those that
+        :class:`backcast.sim.Market` takes. Each market and each warm snapshot has deep copies of
+        them. An episode begins with the copy that was warmed up; with ``warm_snapshots=0`` it
+        begins with a new one.
     render_mode : {"ansi", "rgb_array"}, optional
         Form of the pictures that :meth:`render` draws: text or pixels.
     **settings : object
@@ -212,8 +227,9 @@ class TradingVectorEnv(TradingFace, VectorEnv[Any, Any, Any]):
     ``final_value`` and ``length``.
 
     Steps release the GIL. The environment pickles by its arguments: the copy has to be reset.
-    ``copy.deepcopy`` keeps the state, streams included. If a reward function raises, the step has
-    been taken, and the call raises that exception; reset the environment then.
+    ``copy.deepcopy`` keeps the state, streams and agents included. If a reward function or an agent
+    raises, the step has been taken, and the call raises that exception. After one of an agent,
+    steps and partial resets are refused until a reset of all environments.
 
     Examples
     --------
@@ -239,6 +255,7 @@ class TradingVectorEnv(TradingFace, VectorEnv[Any, Any, Any]):
         copy: bool = True,
         autoreset_mode: str | AutoresetMode = "next_step",
         threads: int = 1,
+        agents: Iterable[Any] = (),
         render_mode: str | None = None,
         **settings: Unpack[TradingSettings],
     ) -> None:
@@ -247,13 +264,15 @@ class TradingVectorEnv(TradingFace, VectorEnv[Any, Any, Any]):
                 f"copy is {copy!r}; give True for new arrays from every call, False to reuse them"
             )
         settings["max_episode_steps"] = step_limit(self, settings.get("max_episode_steps"))
-        ours = ("num_envs", "copy", "autoreset_mode", "threads", "render_mode")
+        ours = ("num_envs", "copy", "autoreset_mode", "threads", "agents", "render_mode")
         known = (*ours, *TradingSettings.__annotations__)
         refuse_unknown(type(self).__name__, settings, known)
         self.autoreset_mode = mode_of(autoreset_mode)
+        agents = own_agents(agents)
         self._batch = trading_batch(
             num_envs,
             settings,
+            agents=agents,
             render_mode=render_mode,
             autoreset_mode=word_of(self.autoreset_mode),
             threads=threads,
@@ -276,6 +295,7 @@ class TradingVectorEnv(TradingFace, VectorEnv[Any, Any, Any]):
             copy=copy,
             autoreset_mode=self.autoreset_mode,
             threads=threads,
+            agents=agents,
             render_mode=render_mode,
             **unshared(settings),
         )

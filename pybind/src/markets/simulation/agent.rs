@@ -1,6 +1,6 @@
 //! Agents written in Python. They act within a tick of the market, with the interpreter attached.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use backcast_pybind_macros::exact_arguments;
 use backcast_sim::{Agent, Floor as CoreFloor, OrderKind, RandomStream, Side};
@@ -15,11 +15,27 @@ use crate::markets::callback::{CallbackObject, FirstException};
 /// An agent written in Python. After an exception no Python agent acts any more, and the running
 /// call raises the exception after the tick.
 #[derive(Clone, Debug)]
-pub(crate) struct PythonAgent(CallbackObject);
+pub(crate) struct PythonAgent {
+    object: CallbackObject,
+    /// Object that a reset copies, so that nothing of an earlier episode is left. `None` resets the
+    /// object itself, which its user may look at.
+    original: Option<Arc<Py<PyAny>>>,
+}
+
+/// Effect of a market's reset on the objects of its agents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AgentResets {
+    /// Keeps their objects and calls `reset`.
+    InPlace,
+    /// Replaces them by copies of the given objects, then calls `reset`.
+    Copies,
+}
 
 impl PythonAgent {
-    pub(crate) fn new(object: Py<PyAny>, raised: &FirstException) -> Self {
-        Self(CallbackObject::new(object, raised))
+    pub(crate) fn new(object: Py<PyAny>, resets: AgentResets, raised: &FirstException) -> Self {
+        let copied = resets == AgentResets::Copies;
+        let original = copied.then(|| Arc::new(Python::attach(|py| object.clone_ref(py))));
+        Self { object: CallbackObject::new(object, raised), original }
     }
 }
 
@@ -53,14 +69,17 @@ fn take_turn(agent: &Bound<'_, PyAny>, market: &mut CoreFloor<'_>) -> Result<u64
 
 impl Agent for PythonAgent {
     fn reset(&mut self) {
-        self.0.reset(());
+        if let Some(original) = &self.original {
+            self.object.restore(original);
+        }
+        self.object.reset(());
     }
 
     fn act(&mut self, floor: &mut CoreFloor<'_>) -> u64 {
-        if self.0.has_failed() {
+        if self.object.has_failed() {
             return u64::MAX;
         }
-        self.0.call(|agent| take_turn(agent, floor)).unwrap_or(u64::MAX)
+        self.object.call(|agent| take_turn(agent, floor)).unwrap_or(u64::MAX)
     }
 }
 

@@ -19,19 +19,19 @@ use std::thread::{self, ThreadId};
 use backcast_pybind_macros::exact_arguments;
 use backcast_sim::{AccountConfig, Agent, Market as CoreMarket, OrderKind, Side, SlotRequest};
 use pyo3::prelude::*;
-use pyo3::types::{PyAny, PyDict, PyTuple};
+use pyo3::types::{PyAny, PyDict, PyTuple, PyType};
 
 use crate::argument::{Argument, count_in, read, whole, wrong_type};
 use crate::error::{ErrorClass, Failure};
 use crate::handle::Handle;
 use crate::markets::callback::FirstException;
-use crate::markets::simulation::agent::PythonAgent;
+use crate::markets::simulation::agent::{AgentResets, PythonAgent};
 use crate::markets::simulation::config::market_of;
 use crate::markets::simulation::fields::NamedField;
 use crate::markets::simulation::record::Recorder;
 
 /// Agents of the user, each with its account.
-type Agents = Vec<(AccountConfig, Box<dyn Agent>)>;
+pub(crate) type UserAgents = Vec<(AccountConfig, Box<dyn Agent>)>;
 
 /// Ticks between two checks for a Ctrl-C.
 const TICKS_AT_ONCE: u64 = 256;
@@ -95,7 +95,8 @@ impl Market {
         let config = config.map(market_of).transpose()?.unwrap_or_default();
         let seed = seed_of(seed)?;
         let raised = FirstException::default();
-        let agents = agents.map(|agents| agents_of(agents, &raised)).transpose()?;
+        let read = |agents| agents_of(agents, "agents", AgentResets::InPlace, &raised);
+        let agents = agents.map(read).transpose()?;
         let agents = agents.unwrap_or_default();
         let has_agents = !agents.is_empty();
         let market = py.detach(|| CoreMarket::with_agents(Arc::new(config), seed, agents))?;
@@ -426,11 +427,16 @@ fn word_of<V: Copy>(
     })
 }
 
-/// Reads agents written in Python. Each may come with an account.
-fn agents_of(given: &Bound<'_, PyAny>, raised: &FirstException) -> Result<Agents, Failure> {
+/// Reads agents written in Python. Each may come with an account. `what` names them in errors.
+pub(crate) fn agents_of(
+    given: &Bound<'_, PyAny>,
+    what: &str,
+    resets: AgentResets,
+    raised: &FirstException,
+) -> Result<UserAgents, Failure> {
     let wanted = "a sequence of agents, objects with act(floor), or of pairs (agent, account)";
-    let given: Vec<Bound<'_, PyAny>> = read(given, "agents", wanted)?;
-    let mut agents: Agents = Vec::with_capacity(given.len());
+    let given: Vec<Bound<'_, PyAny>> = read(given, what, wanted)?;
+    let mut agents: UserAgents = Vec::with_capacity(given.len());
     for (at, entry) in given.iter().enumerate() {
         let mut account = AccountConfig::default();
         let mut agent = entry.clone();
@@ -438,13 +444,14 @@ fn agents_of(given: &Bound<'_, PyAny>, raised: &FirstException) -> Result<Agents
             && pair.len() == 2
         {
             agent = pair.get_item(0)?;
-            account.read_from(&pair.get_item(1)?, &format!("agents[{at}][1]"))?;
+            account.read_from(&pair.get_item(1)?, &format!("{what}[{at}][1]"))?;
         }
-        if !agent.getattr_opt("act")?.is_some_and(|act| act.is_callable()) {
-            let wanted = "an object with a method act(floor)";
-            return Err(wrong_type(&agent, &format!("agents[{at}]"), wanted));
+        let is_class = agent.is_instance_of::<PyType>();
+        if is_class || !agent.getattr_opt("act")?.is_some_and(|act| act.is_callable()) {
+            let wanted = "an object with a method act(floor), and not its class";
+            return Err(wrong_type(&agent, &format!("{what}[{at}]"), wanted));
         }
-        let agent = PythonAgent::new(agent.unbind(), raised);
+        let agent = PythonAgent::new(agent.unbind(), resets, raised);
         agents.push((account, Box::new(agent)));
     }
     Ok(agents)

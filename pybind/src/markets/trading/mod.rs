@@ -27,8 +27,8 @@ use pyo3::types::{PyAny, PyDict};
 use crate::argument::{Argument, ChoiceName, autoreset_mode_of, count, count_in};
 use crate::array::pool::ArrayPool;
 use crate::error::{ErrorClass, Failure};
-use crate::handle::Handle;
-use crate::markets::callback::FirstException;
+use crate::markets::callback::{FirstException, refuse_void};
+use crate::markets::calling_handle::CallingHandle;
 use crate::markets::contract::reset::{Seed, seed_of};
 use crate::markets::trading::observation::ObservationForm;
 use crate::markets::trading::outcome::{Choices, TradingOutcome};
@@ -49,7 +49,7 @@ const MOST_THREADS: u32 = 1_024;
 ///     Environments, ``N``, the leading axis of every array. None: a single one without that axis,
 ///     whose reward is a float and whose flags are bools.
 /// settings : dict
-///     Settings by name: see :class:`backcast.envs.TradingSettings`.
+///     Settings by name: see :class:`backcast.envs.TradingSettings`; ``agents`` of the user.
 /// autoreset_mode : str
 ///     Autoreset mode after an episode has ended.
 /// threads : int
@@ -65,7 +65,7 @@ const MOST_THREADS: u32 = 1_024;
 ///     If a setting is out of its range.
 #[pyclass(module = "backcast._native", name = "TradingBatch", frozen)]
 pub(crate) struct TradingBatch {
-    env: Handle<Stepped>,
+    env: CallingHandle<Stepped>,
     /// `None` for the single environment.
     num_envs: Option<usize>,
     market: Arc<MarketConfig>,
@@ -85,6 +85,8 @@ pub(crate) struct TradingBatch {
 struct Stepped {
     env: CoreEnv,
     trails: Option<Trails>,
+    /// Whether an agent of the user raised since the last reset of all environments.
+    failed: bool,
 }
 
 #[pymethods]
@@ -114,8 +116,9 @@ impl TradingBatch {
         let check = |config: &_| CoreEnv::check_num_envs(config, envs);
         let Settings { config, raised } = settings_of(settings, envs, check)?;
         let env = py.detach(|| CoreEnv::new(config, envs, mode, threads))?;
+        raised.raise()?;
         let trails = trails.then(|| Trails::new(envs));
-        Ok(Self::around(Stepped { env, trails }, num_envs, reuse, raised))
+        Ok(Self::around(Stepped { env, trails, failed: false }, num_envs, reuse, raised))
     }
 
     /// Begin new episodes.
@@ -156,10 +159,14 @@ impl TradingBatch {
         let (obs, outcome) = self.form.observe(py, |out| {
             self.env.with(|stepped| {
                 let streams = Seed::streams(seed.as_ref());
+                if mask.as_ref().is_some_and(|mask| mask.contains(&false)) {
+                    refuse_void(stepped.failed)?;
+                }
                 stepped
                     .env
                     .reset_into(streams, mask.as_deref(), choices, out)
                     .map_err(|error| self.reworded(&error))?;
+                stepped.failed = stepped.has_agents() && self.raised.is_kept();
                 stepped.look();
                 TradingOutcome::of(&stepped.env, self.choices, None)
             })
@@ -216,6 +223,11 @@ impl TradingBatch {
 }
 
 impl Stepped {
+    /// Returns whether agents of the user trade in the markets.
+    fn has_agents(&self) -> bool {
+        !self.env.config().simulation.agents.is_empty()
+    }
+
     /// Records the state after a call in the trails.
     fn look(&mut self) {
         if let Some(trails) = &mut self.trails {
@@ -248,11 +260,7 @@ impl TradingBatch {
             pool: ArrayPool::default(),
             raised,
             market,
-            env: Handle::of_any_process(
-                "the trading environment".to_owned(),
-                "make a new one",
-                stepped,
-            ),
+            env: CallingHandle::of_environment(stepped),
         }
     }
 

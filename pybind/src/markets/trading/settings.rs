@@ -16,7 +16,9 @@ use crate::argument::{Argument, FromArgument, count_in, found, shown, whole, wro
 use crate::error::{ErrorClass, Failure};
 use crate::markets::callback::FirstException;
 use crate::markets::contract::reset::mask_of;
+use crate::markets::simulation::agent::AgentResets;
 use crate::markets::simulation::config::market_of;
+use crate::markets::simulation::{Agents, agents_of};
 use crate::markets::trading::reward::PythonReward;
 
 /// Maximum number of shares of one account.
@@ -78,7 +80,7 @@ pub(super) fn settings_of(
         warm_snapshots: given
             .number("warm_snapshots", 0..=1_024)?
             .unwrap_or(default.warm_snapshots),
-        simulation: SimulationConfig::from(market),
+        simulation: SimulationConfig { market, agents: given.agents(&raised)? },
     };
     check(&config)?;
     config.reward = given.reward(count, &raised)?;
@@ -215,6 +217,18 @@ impl<'py> Given<'_, 'py> {
             allow_short: self.get("allow_short", "True or False")?.unwrap_or(default.allow_short),
             actions: self.word("actions")?,
         })
+    }
+
+    /// Reads agents of the user that trade in the market beside the built-in ones.
+    fn agents(&self, raised: &FirstException) -> Result<Agents, Failure> {
+        // Where agents from outside are called `agents`, those of the market are the background.
+        for what in ["agents", "background"] {
+            if let Some(given) = self.one(what)? {
+                let read = agents_of(&given, what, AgentResets::Copies, raised);
+                return read.map_err(as_env_error);
+            }
+        }
+        Ok(Agents::new())
     }
 
     /// Reads the reward: a name with its parameters, or a Python factory.

@@ -11,6 +11,7 @@ use crate::argument::{read, wrong_type};
 use crate::array::convert::{ShapeText, Target, array_of, descr};
 use crate::array::view::{LendError, LentArrays, bytes_of};
 use crate::error::{ErrorClass, Failure};
+use crate::markets::callback::refuse_void;
 use crate::markets::contract::results::StepArrays;
 use crate::markets::trading::outcome::TradingOutcome;
 use crate::markets::trading::{Stepped, TradingBatch};
@@ -194,12 +195,14 @@ impl TradingBatch {
             self.num_envs.map(|envs| StepArrays::of(py, envs, &self.pool)).transpose()?;
         let slots = results.as_mut().map(StepArrays::slots);
         let finish = |stepped: &mut Stepped| {
+            stepped.failed = stepped.has_agents() && self.raised.is_kept();
             stepped.look();
             TradingOutcome::of(&stepped.env, self.choices, slots)
         };
         let (obs, outcome) = if observing == Observing::Now {
             self.form.observe(py, |out| {
                 self.env.with(|stepped| {
+                    refuse_void(stepped.failed)?;
                     stepped.env.step_into(actions, out).map_err(|error| self.reworded(&error))?;
                     finish(stepped)
                 })
@@ -207,6 +210,7 @@ impl TradingBatch {
         } else {
             let outcome = py.detach(|| {
                 self.env.with(|stepped| {
+                    refuse_void(stepped.failed)?;
                     stepped.env.advance(actions).map_err(|error| self.reworded(&error))?;
                     finish(stepped)
                 })

@@ -12,8 +12,8 @@ use pyo3::types::{PyAny, PyDict, PyString};
 
 use crate::argument::{found, wrong_type};
 use crate::error::{ErrorClass, Failure};
-use crate::handle::Handle;
 use crate::markets::callback::FirstException;
+use crate::markets::calling_handle::CallingHandle;
 use crate::markets::contract::reset::{Seed, seed_of};
 use crate::markets::trading::observation::ObservationForm;
 use crate::markets::trading::outcome::{Choices, TradingOutcome};
@@ -32,7 +32,7 @@ use crate::markets::trading::trail::Trails;
 ///     Settings of each agent by its name: those of :class:`backcast.envs.AgentSettings`.
 /// settings : dict
 ///     Settings of the market and its episodes: see :class:`backcast.envs.TradingSettings`. Those
-///     of an agent are not read.
+///     of an agent are not read. ``background``: agents of the user in the market.
 /// trails : bool
 ///     Keep prices, equity and trades of the last steps, for pictures.
 ///
@@ -42,7 +42,7 @@ use crate::markets::trading::trail::Trails;
 ///     If a setting is out of its range.
 #[pyclass(module = "backcast._native", name = "SharedMarket", frozen)]
 pub(crate) struct SharedMarket {
-    env: Handle<Shared>,
+    env: CallingHandle<Shared>,
     market: Arc<MarketConfig>,
     agents: Vec<AgentForm>,
     /// Number of values in the observation of one agent.
@@ -56,6 +56,8 @@ pub(crate) struct SharedMarket {
 struct Shared {
     env: MultiAgentTradingEnv,
     trails: Option<Trails>,
+    /// Whether an agent of the user raised since the last reset.
+    failed: bool,
 }
 
 /// Name and action of one agent.
@@ -99,8 +101,9 @@ impl SharedMarket {
         }
         let env = py.detach(|| MultiAgentTradingEnv::new(config, configs));
         let env = env.map_err(|error| worded(&names, &error))?;
+        raised.raise()?;
         let trails = trails.then(|| Trails::new(names.len()));
-        Ok(Self::around(Shared { env, trails }, names, raised))
+        Ok(Self::around(Shared { env, trails, failed: false }, names, raised))
     }
 
     /// Begin an episode of all agents.
@@ -139,6 +142,7 @@ impl SharedMarket {
             self.env.with(|shared| {
                 let begun = shared.env.reset_into(seed, choices, out);
                 begun.map_err(|error| self.reworded(&error))?;
+                shared.failed = shared.has_agents() && self.raised.is_kept();
                 shared.look(true);
                 Ok(self.outcomes(&shared.env, |_| true))
             })
@@ -189,6 +193,11 @@ impl SharedMarket {
 }
 
 impl Shared {
+    /// Returns whether agents of the user trade in the market.
+    fn has_agents(&self) -> bool {
+        !self.env.config().simulation.agents.is_empty()
+    }
+
     /// Records the state after a call in the trails.
     fn look(&mut self, began: bool) {
         if let Some(trails) = &mut self.trails {
@@ -221,11 +230,7 @@ impl SharedMarket {
             width,
             market,
             raised,
-            env: Handle::of_any_process(
-                "the trading environment".to_owned(),
-                "make a new one",
-                shared,
-            ),
+            env: CallingHandle::of_environment(shared),
         }
     }
 

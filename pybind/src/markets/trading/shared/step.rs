@@ -9,6 +9,7 @@ use crate::argument::wrong_type;
 use crate::array::convert::{ShapeText, Target, array_of};
 use crate::array::view::bytes_of;
 use crate::error::{ErrorClass, Failure};
+use crate::markets::callback::refuse_void;
 use crate::markets::trading::shared::{AgentForm, SharedMarket, listed};
 
 /// Observations, rewards, terminations, truncations and infos by agent.
@@ -57,8 +58,10 @@ impl SharedMarket {
                                    give each thread its own";
                     return Err(Failure::new(ErrorClass::Env, message));
                 }
+                refuse_void(shared.failed)?;
                 let done = shared.env.step_into(&numbers, out);
                 done.map_err(|error| self.reworded(&error))?;
+                shared.failed = shared.has_agents() && self.raised.is_kept();
                 shared.look(false);
                 Ok(self.outcomes(&shared.env, |agent| active[agent]))
             })
