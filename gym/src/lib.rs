@@ -60,10 +60,11 @@ pub use portfolio::{
 };
 pub use trading::{
     ActionScheme, CloneReward, ContinuousAction, DiscreteAction, EpisodeState, ExternalAgent,
-    ExternalAgentConfig, FeatureChoice, MarkPrice, MultiAgentTradingEnv, PnlDeltaReward,
-    QuoteAction, RewardFactory, RewardFunction, RewardInput, RewardScale, RiskAdjustedReward,
-    SeedSpace, SimulationConfig, StepInfo, StepResult, TradingAction, TradingEnv, TradingEnvConfig,
-    TradingError, TradingResetOptions, TradingVectorEnv,
+    ExternalAgentConfig, FeatureChoice, MarkPrice, MultiAgentTradingEnv, OrderCommand,
+    PnlDeltaReward, QuoteAction, RewardFactory, RewardFunction, RewardInput, RewardScale,
+    RiskAdjustedReward, SeedSpace, SimulationConfig, StepInfo, StepOrders, StepResult,
+    TradingAction, TradingEnv, TradingEnvConfig, TradingError, TradingResetOptions,
+    TradingVectorEnv,
 };
 
 /// Examples of the page in `docs/`, which run as doctests.

@@ -1,10 +1,10 @@
 //! Actions of the trading environment, and the meaning of their numbers.
 
-use super::error::TradingError;
+use super::{
+    commands::{COMMAND_NUMBERS, OrderCommand},
+    error::TradingError,
+};
 use crate::contract::choice;
-
-/// Maximum number of values in an action for one symbol.
-pub(super) const MAX_NUMBERS: usize = 4;
 
 choice!(
     /// Meaning of an action for one symbol.
@@ -23,6 +23,9 @@ choice!(
         /// Four numbers in `[0, 1]`: offsets of bid and ask, sizes of bid and ask. All open orders
         /// are cancelled first.
         Quotes = "quotes",
+        /// A number of commands, each of which places a limit order at any price, or cancels one by
+        /// its id: [`OrderCommand`].
+        LimitOrders = "limit_orders",
     }
 );
 
@@ -33,20 +36,24 @@ impl ActionScheme {
         match self {
             Self::Discrete | Self::DiscreteTarget => Some(3),
             Self::DiscreteLimit => Some(6),
-            Self::Target | Self::OrderSize | Self::Quotes => None,
+            Self::Target | Self::OrderSize | Self::Quotes | Self::LimitOrders => None,
         }
     }
 
-    /// Returns how many values an action has for one symbol.
+    /// Returns how many values an action has for one symbol, or with [`Self::LimitOrders`] one of
+    /// its commands.
     #[must_use]
     pub const fn numbers(self) -> usize {
         match self {
-            Self::Quotes => MAX_NUMBERS,
+            Self::Quotes => 4,
+            Self::LimitOrders => COMMAND_NUMBERS,
             _ => 1,
         }
     }
 
-    /// Returns the lowest and the highest value of an action.
+    /// Returns the lowest and the highest value of an action, or with [`Self::LimitOrders`] of the
+    /// first number of a command.
+    /// [`ExternalAgentConfig::bounds`](super::ExternalAgentConfig::bounds) has those of all numbers.
     #[must_use]
     pub const fn bounds(self) -> (f64, f64) {
         match self {
@@ -54,25 +61,13 @@ impl ActionScheme {
             Self::DiscreteLimit => (0.0, 5.0),
             Self::Target | Self::OrderSize => (-1.0, 1.0),
             Self::Quotes => (0.0, 1.0),
+            Self::LimitOrders => (0.0, 4.0),
         }
     }
 
-    /// Returns the maximum number of requests that one action sends.
-    pub(super) const fn requests(self) -> u64 {
-        match self {
-            Self::Quotes => 3,
-            _ => 1,
-        }
-    }
-
-    /// Refuses a number outside the bounds, and a choice that is not whole.
-    pub(super) fn check(self, env: usize, number: f64) -> Result<(), TradingError> {
-        let (low, high) = self.bounds();
-        let whole = self.choices().is_none() || number.fract() == 0.0;
-        if (low..=high).contains(&number) && whole {
-            return Ok(());
-        }
-        Err(TradingError::BadAction { env, value: number, low, high, scheme: self })
+    /// Returns whether the values of an action are whole numbers.
+    pub(super) const fn is_whole(self) -> bool {
+        self.choices().is_some() || matches!(self, Self::LimitOrders)
     }
 }
 
@@ -121,6 +116,8 @@ pub enum TradingAction {
     Continuous(ContinuousAction),
     /// Quotes of [`ActionScheme::Quotes`].
     Quote(QuoteAction),
+    /// The first command of [`ActionScheme::LimitOrders`]; the others do nothing.
+    Order(OrderCommand),
 }
 
 impl TradingAction {
@@ -143,6 +140,9 @@ impl TradingAction {
                 let QuoteAction { bid_offset, ask_offset, bid_size, ask_size } = quote;
                 Ok(([bid_offset, ask_offset, bid_size, ask_size], 4))
             }
+            (Self::Order(command), ActionScheme::LimitOrders) => {
+                Ok((command.numbers(), COMMAND_NUMBERS))
+            }
             (action, scheme) => Err(TradingError::WrongAction { action: action.kind(), scheme }),
         }
     }
@@ -153,6 +153,7 @@ impl TradingAction {
             Self::Choice(_) => "a choice",
             Self::Continuous(_) => "a ContinuousAction",
             Self::Quote(_) => "a QuoteAction",
+            Self::Order(_) => "an OrderCommand",
         }
     }
 }
@@ -191,5 +192,11 @@ impl From<ContinuousAction> for TradingAction {
 impl From<QuoteAction> for TradingAction {
     fn from(action: QuoteAction) -> Self {
         Self::Quote(action)
+    }
+}
+
+impl From<OrderCommand> for TradingAction {
+    fn from(command: OrderCommand) -> Self {
+        Self::Order(command)
     }
 }

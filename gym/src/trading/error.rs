@@ -78,13 +78,15 @@ pub enum TradingError {
     TooManyInFlight { requests: u64, limit: u64, latency_ticks: u32 },
     /// A number outside the range of the action scheme.
     #[error(
-        "the action of environment {env} is {}, but must be {} from {low} to {high} for \
+        "the {what} of environment {env} is {}, but must be {} from {low} to {high} for \
          \"{scheme}\"",
         ShownNumber(*value),
         kind(*scheme)
     )]
     BadAction {
         env: usize,
+        /// Name of the number: the action, or a part of a command.
+        what: &'static str,
         /// Number given.
         value: f64,
         low: f64,
@@ -109,10 +111,10 @@ impl TradingError {
     pub fn for_single(&self) -> String {
         match self {
             Self::Episode(error) => error.for_single(),
-            Self::BadAction { value, low, high, scheme, .. } => {
+            Self::BadAction { what, value, low, high, scheme, .. } => {
                 let kind = kind(*scheme);
                 format!(
-                    "the action is {value}, but must be {kind} from {low} to {high} for \
+                    "the {what} is {value}, but must be {kind} from {low} to {high} for \
                      \"{scheme}\""
                 )
             }
@@ -142,5 +144,5 @@ fn with_snapshots(snapshots: u32) -> String {
 }
 
 const fn kind(scheme: ActionScheme) -> &'static str {
-    if scheme.choices().is_some() { "a whole number" } else { "a number" }
+    if scheme.is_whole() { "a whole number" } else { "a number" }
 }

@@ -6,7 +6,8 @@ use backcast_sim::{
 };
 
 use super::{
-    actions::{ActionScheme, MAX_NUMBERS},
+    actions::ActionScheme,
+    commands::{MOST_COMMANDS, command_bounds},
     error::TradingError,
 };
 
@@ -30,6 +31,8 @@ pub struct ExternalAgentConfig {
     pub allow_short: bool,
     /// Meaning of an action.
     pub actions: ActionScheme,
+    /// Commands of an action for one symbol with [`ActionScheme::LimitOrders`], 1 to 16.
+    pub commands: u32,
 }
 
 impl Default for ExternalAgentConfig {
@@ -43,6 +46,7 @@ impl Default for ExternalAgentConfig {
             max_offset: 20,
             allow_short: true,
             actions: ActionScheme::default(),
+            commands: 4,
         }
     }
 }
@@ -74,14 +78,70 @@ impl ExternalAgentConfig {
             let order_size = self.order_size;
             return Err(TradingError::OrderAboveLimit { order_size, limit });
         }
+        if !(1..=MOST_COMMANDS).contains(&self.commands) {
+            let (option, value) = ("commands", self.commands.into());
+            return Err(TradingError::BadOption { option, value, rule: "1 to 16" });
+        }
         let decisions = u64::from(self.latency_ticks / frame_skip.max(1)) + 1;
-        let requests = decisions * self.actions.requests() * u64::from(symbols);
+        let requests = decisions * self.requests() * u64::from(symbols);
         if requests > IN_FLIGHT as u64 {
             return Err(TradingError::TooManyInFlight {
                 requests,
                 limit: IN_FLIGHT as u64,
                 latency_ticks: self.latency_ticks,
             });
+        }
+        Ok(())
+    }
+
+    /// Returns the maximum number of requests of one action for one symbol.
+    const fn requests(&self) -> u64 {
+        match self.actions {
+            ActionScheme::Quotes => 3,
+            ActionScheme::LimitOrders => self.commands as u64,
+            _ => 1,
+        }
+    }
+
+    /// Returns how many numbers an action has for one symbol.
+    #[must_use]
+    pub const fn numbers(&self) -> usize {
+        match self.actions {
+            ActionScheme::LimitOrders => self.commands as usize * self.actions.numbers(),
+            _ => self.actions.numbers(),
+        }
+    }
+
+    /// Returns the lowest and the highest value of number `at` of an action.
+    #[must_use]
+    pub const fn bounds(&self, at: usize) -> (f64, f64) {
+        let (_, low, high) = self.named_bounds(at);
+        (low, high)
+    }
+
+    const fn named_bounds(&self, at: usize) -> (&'static str, f64, f64) {
+        if matches!(self.actions, ActionScheme::LimitOrders) {
+            return command_bounds(at, self.account.limits.order);
+        }
+        let (low, high) = self.actions.bounds();
+        ("action", low, high)
+    }
+
+    /// Refuses numbers outside their bounds, and choices and commands that are not whole.
+    #[inline]
+    pub(super) fn check_action<A: Copy + Into<f64>>(
+        &self,
+        env: usize,
+        action: &[A],
+    ) -> Result<(), TradingError> {
+        let scheme = self.actions;
+        for (at, &number) in action.iter().enumerate() {
+            let value: f64 = number.into();
+            let (what, low, high) = self.named_bounds(at);
+            let whole = !scheme.is_whole() || value.fract() == 0.0;
+            if !(low..=high).contains(&value) || !whole {
+                return Err(TradingError::BadAction { env, what, value, low, high, scheme });
+            }
         }
         Ok(())
     }
@@ -163,7 +223,7 @@ impl ExternalAgent {
     }
 
     /// Sends the orders of one action in one symbol. `numbers` were checked by
-    /// [`ActionScheme::check`].
+    /// [`ExternalAgentConfig::check_action`]. Commands are sent one by one instead.
     pub(super) fn act(&self, market: &mut Market, symbol: u16, numbers: &[f64]) -> Sent {
         let mut sent = Sent::default();
         let size = i64::from(self.config.order_size);
@@ -200,6 +260,7 @@ impl ExternalAgent {
                     }
                 }
             }
+            ActionScheme::LimitOrders => {}
         }
         sent
     }
@@ -402,5 +463,3 @@ fn choice(number: f64) -> usize {
 fn whole(number: f64) -> i64 {
     number as i64
 }
-
-const _: () = assert!(MAX_NUMBERS >= 4, "quotes have four numbers");

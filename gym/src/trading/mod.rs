@@ -1,9 +1,10 @@
 //! The trading environments: one or several agents in a simulated market with a limit order book.
 //!
-//! Modules from the bottom up: settings (`actions`, `error`, `external_agent`, `episode`, `reward`,
-//! `config`), what is observed (`observation`), memory (`footprint`), checked settings (`setup`),
-//! one agent in a market (`seat`), one sub-environment (`runner`), the environments (`trading_env`,
-//! `vector_env`, `multi_agent`) and their common readouts (`readouts`).
+//! Modules from the bottom up: settings (`commands`, `actions`, `error`, `external_agent`,
+//! `episode`, `reward`, `config`), what is observed (`observation`), memory (`footprint`), checked
+//! settings (`setup`), one agent in a market (`seat`), one sub-environment (`runner`), the
+//! environments (`trading_env`, `vector_env`, `multi_agent`) and their common readouts
+//! (`readouts`).
 #![expect(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
@@ -12,6 +13,7 @@
 )]
 
 mod actions;
+mod commands;
 mod config;
 mod episode;
 mod error;
@@ -28,6 +30,7 @@ mod trading_env;
 mod vector_env;
 
 pub use actions::{ActionScheme, ContinuousAction, DiscreteAction, QuoteAction, TradingAction};
+pub use commands::{OrderCommand, StepOrders};
 pub use config::{
     FeatureChoice, SeedSpace, SimulationConfig, TradingEnvConfig, TradingResetOptions,
 };

@@ -6,6 +6,7 @@ use backcast_core::AutoresetMode;
 use backcast_sim::{ConservationError, Market, SlotFill};
 
 use super::{
+    commands::StepOrders,
     config::{TradingEnvConfig, TradingResetOptions},
     episode::{EpisodeState, StepInfo},
     error::TradingError,
@@ -128,9 +129,9 @@ impl MultiAgentTradingEnv {
         for (agent, (seat, active)) in self.runner.seats().iter().zip(self.active()).enumerate() {
             let (numbers, later) = rest.split_at(seat.action_len());
             rest = later;
-            let scheme = seat.agent().config().actions;
-            for &number in numbers.iter().filter(|_| *active) {
-                scheme.check(0, number.into()).map_err(|error| error.of_agent(agent))?;
+            if *active {
+                let checked = seat.agent().config().check_action(0, numbers);
+                checked.map_err(|error| error.of_agent(agent))?;
             }
         }
         self.episodes.start_call();
@@ -245,6 +246,13 @@ impl MultiAgentTradingEnv {
     #[must_use]
     pub fn fills(&self, agent: usize) -> &[SlotFill] {
         self.seat(agent).fills()
+    }
+
+    /// Returns the orders of the last step in which one agent acted, with
+    /// [`ActionScheme::LimitOrders`](super::ActionScheme::LimitOrders).
+    #[must_use]
+    pub fn orders(&self, agent: usize) -> &StepOrders {
+        self.seat(agent).orders()
     }
 
     /// Returns the state of one agent's episode after its last step.

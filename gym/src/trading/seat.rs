@@ -1,9 +1,11 @@
 //! One agent from outside in a market: its decisions, its rewards, and the state of its episode.
 
 use backcast_core::plumbing::prefetch_l2;
-use backcast_sim::{DAY_TICKS, Market, SlotFill, SlotTotals};
+use backcast_sim::{DAY_TICKS, Market, OPEN_ORDERS, SlotFill, SlotTotals};
 
 use super::{
+    actions::ActionScheme,
+    commands::{COMMAND_NUMBERS, OrderCommand, StepOrders},
     config::TradingEnvConfig,
     episode::{EpisodeLimits, EpisodeState, MarkPrice, StepInfo},
     external_agent::{ExternalAgent, ExternalAgentConfig},
@@ -33,6 +35,8 @@ pub(super) struct AgentSeat {
     traded: i64,
     /// Numbers of the action of the step.
     action: Vec<f64>,
+    /// Orders of commands.
+    orders: StepOrders,
     masked: u32,
     /// Whether the agent was terminated and its open orders are still to be cancelled.
     leaving: bool,
@@ -58,13 +62,23 @@ impl AgentSeat {
             warmup_borrowing: 0.0,
             fills: Vec::with_capacity(FILLS),
             traded: 0,
-            action: vec![0.0; usize::from(symbols) * agent.actions.numbers()],
+            action: vec![0.0; usize::from(symbols) * agent.numbers()],
+            orders: Self::orders_for(&agent, symbols),
             masked: 0,
             leaving: false,
             before: SlotTotals::default(),
             sums: EpisodeSums::default(),
             info: StepInfo::default(),
         }
+    }
+
+    /// Allocates memory for the orders of a step; none without commands.
+    pub(super) fn orders_for(agent: &ExternalAgentConfig, symbols: u16) -> StepOrders {
+        if agent.actions != ActionScheme::LimitOrders {
+            return StepOrders::default();
+        }
+        let symbols = usize::from(symbols);
+        StepOrders::new(symbols * agent.commands as usize, symbols * OPEN_ORDERS)
     }
 
     pub(super) const fn agent(&self) -> &ExternalAgent {
@@ -88,6 +102,7 @@ impl AgentSeat {
         self.initial_equity = self.state.equity;
         self.warmup_borrowing = std::mem::take(&mut self.state.borrowing);
         self.fills.clear();
+        self.orders.clear();
         self.leaving = false;
         self.reward.reset(&self.state);
         let steps_a_day = DAY_TICKS as f64 / f64::from(config.frame_skip);
@@ -120,9 +135,26 @@ impl AgentSeat {
         self.traded = 0;
         self.fills.clear();
         self.agent.prepare(market);
-        let numbers = self.agent.config().actions.numbers();
+        let numbers = self.agent.config().numbers();
+        if self.agent.config().actions == ActionScheme::LimitOrders {
+            return self.command(market);
+        }
         for (symbol, numbers) in (0..).zip(self.action.chunks_exact(numbers)) {
             self.masked += self.agent.act(market, symbol, numbers).masked;
+        }
+    }
+
+    /// Sends the requests of all commands of the action.
+    fn command(&mut self, market: &mut Market) {
+        let commands = self.agent.config().commands as usize;
+        let numbers = self.action.chunks_exact(COMMAND_NUMBERS);
+        for (at, (id, numbers)) in self.orders.ids.iter_mut().zip(numbers).enumerate() {
+            let symbol = (at / commands) as u16;
+            let sent = OrderCommand::send(numbers, market, self.agent.slot(), symbol);
+            // The checks of the configuration rule out refusals but of orders without a price or
+            // without shares.
+            self.masked += u32::from(sent.is_err());
+            *id = sent.unwrap_or_default();
         }
     }
 
@@ -189,6 +221,9 @@ impl AgentSeat {
             snapshot: self.info.snapshot,
         };
         self.state = state;
+        if self.agent.config().actions == ActionScheme::LimitOrders {
+            self.orders.read(market, slot);
+        }
         self.leaving = terminated;
         StepOutcome { reward, terminated, truncated }
     }
@@ -225,6 +260,16 @@ impl AgentSeat {
     /// Exchanges the fills of the last step for the memory of those that another step had.
     pub(super) fn swap_fills(&mut self, fills: &mut Vec<SlotFill>) {
         std::mem::swap(&mut self.fills, fills);
+    }
+
+    /// Returns the orders of commands.
+    pub(super) const fn orders(&self) -> &StepOrders {
+        &self.orders
+    }
+
+    /// Exchanges the orders for the memory of those of another step.
+    pub(super) fn swap_orders(&mut self, orders: &mut StepOrders) {
+        std::mem::swap(&mut self.orders, orders);
     }
 
     pub(super) fn metrics(&self) -> EpisodeMetrics {

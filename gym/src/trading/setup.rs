@@ -63,7 +63,7 @@ impl TradingSetup {
 
     /// Returns how many numbers one action of a single agent has, all symbols together.
     pub(super) fn action_len(&self) -> usize {
-        usize::from(self.market.symbols) * self.scheme().numbers()
+        usize::from(self.market.symbols) * self.config.agent.numbers()
     }
 
     /// Returns the scheme of a single agent.

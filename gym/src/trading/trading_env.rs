@@ -6,7 +6,8 @@ use backcast_core::AutoresetMode;
 use backcast_sim::{ConservationError, Market, SlotFill};
 
 use super::{
-    actions::TradingAction,
+    actions::{ActionScheme, TradingAction},
+    commands::StepOrders,
     config::{TradingEnvConfig, TradingResetOptions},
     episode::{EpisodeState, StepInfo, StepResult},
     error::TradingError,
@@ -89,7 +90,13 @@ impl TradingEnv {
     pub fn step(&mut self, action: impl Into<TradingAction>) -> Result<StepResult, TradingError> {
         let (numbers, len) = action.into().numbers(self.setup.scheme())?;
         let mut observation = vec![0.0; self.observation_size()];
-        let outcome = self.step_into(&numbers[..len], &mut observation)?;
+        let outcome = if matches!(self.setup.scheme(), ActionScheme::LimitOrders) {
+            let mut all = vec![0.0; self.config().agent.numbers()];
+            all[..len].copy_from_slice(&numbers[..len]);
+            self.step_into(&all, &mut observation)?
+        } else {
+            self.step_into(&numbers[..len], &mut observation)?
+        };
         let StepOutcome { reward, terminated, truncated } = outcome;
         Ok(StepResult { observation, reward, terminated, truncated, info: *self.info() })
     }
@@ -108,9 +115,7 @@ impl TradingEnv {
         check_length("action", self.action_len(), Some(action.len()))?;
         check_length("observation", self.observation_size(), Some(observation.len()))?;
         self.episodes.next_step(0, AutoresetMode::Disabled, false)?;
-        for &number in action {
-            self.setup.scheme().check(0, number.into())?;
-        }
+        self.setup.config.agent.check_action(0, action)?;
         self.episodes.start_call();
         let mut result = StepOutcome::default();
         self.runner.step(action, |_, seat, outcome| {
@@ -126,7 +131,7 @@ impl TradingEnv {
     #[must_use]
     pub fn action_size(&self) -> usize {
         let scheme = self.setup.scheme();
-        scheme.choices().unwrap_or(scheme.numbers())
+        scheme.choices().unwrap_or(self.setup.config.agent.numbers())
     }
 
     /// Returns how many numbers an action has, all symbols together.
@@ -155,6 +160,13 @@ impl TradingEnv {
     #[must_use]
     pub fn fills(&self) -> &[SlotFill] {
         self.runner.seat().fills()
+    }
+
+    /// Returns the orders of the last step, with
+    /// [`ActionScheme::LimitOrders`](super::ActionScheme::LimitOrders).
+    #[must_use]
+    pub fn orders(&self) -> &StepOrders {
+        self.runner.seat().orders()
     }
 
     /// Returns the state of the episode.

@@ -7,12 +7,13 @@ use backcast_core::plumbing::ThreadPool;
 use backcast_sim::{ConservationError, Market, SlotFill};
 
 use super::{
+    commands::StepOrders,
     config::{TradingEnvConfig, TradingResetOptions},
     episode::{EpisodeState, StepInfo},
     error::TradingError,
     footprint::{check_num_envs, no_room},
     runner::{EpisodeRunner, read_ahead},
-    seat::FILLS,
+    seat::{AgentSeat, FILLS},
     setup::TradingSetup,
 };
 use crate::contract::{
@@ -48,6 +49,8 @@ pub struct TradingVectorEnv {
     final_infos: Vec<StepInfo>,
     /// Fills of the last step of ended episodes, `[N]`; empty before the first use of `SameStep`.
     final_fills: Vec<Vec<SlotFill>>,
+    /// Orders of the last step of ended episodes, `[N]`; empty before the first use of `SameStep`.
+    final_orders: Vec<StepOrders>,
     /// Action masks after the last step of ended episodes, `[N, max(S * choices, 1)]`; empty before
     /// the first use of `SameStep`.
     final_masks: Vec<bool>,
@@ -59,6 +62,7 @@ struct Final<'a> {
     observation: &'a mut [f32],
     info: &'a mut StepInfo,
     fills: &'a mut Vec<SlotFill>,
+    orders: &'a mut StepOrders,
     mask: &'a mut [bool],
 }
 
@@ -108,6 +112,7 @@ impl TradingVectorEnv {
             final_obs: Vec::new(),
             final_infos: Vec::new(),
             final_fills: Vec::new(),
+            final_orders: Vec::new(),
             final_masks: Vec::new(),
             threads: ThreadPool::new(threads),
         };
@@ -135,6 +140,9 @@ impl TradingVectorEnv {
             ((self.final_obs, self.final_infos), self.final_masks) = buffers
                 .ok_or_else(|| no_room(&self.setup.config, num_envs, num_envs as u64 - 1))?;
             self.final_fills = (0..num_envs).map(|_| Vec::with_capacity(FILLS)).collect();
+            let (agent, symbols) = (&self.setup.config.agent, self.setup.market.symbols);
+            let orders = |_| AgentSeat::orders_for(agent, symbols);
+            self.final_orders = (0..num_envs).map(orders).collect();
         }
         self.mode = mode;
         Ok(())
@@ -216,9 +224,7 @@ impl TradingVectorEnv {
         check_length("actions", num_envs * len, Some(actions.len()))?;
         for (env, action) in actions.chunks_exact(len).enumerate() {
             if self.episodes.next_step(env, self.mode, false)? == StepKind::Act {
-                for &number in action {
-                    self.setup.scheme().check(env, number.into())?;
-                }
+                self.setup.config.agent.check_action(env, action)?;
             }
         }
         for env in 0..num_envs {
@@ -248,6 +254,7 @@ impl TradingVectorEnv {
                 runner.observe(0, last.observation)?;
                 *last.info = *runner.seat().info();
                 runner.seat_mut().swap_fills(last.fills);
+                runner.seat_mut().swap_orders(last.orders);
                 runner.mask(0, last.mask);
             }
             runner.begin(&TradingResetOptions::default())?;
@@ -289,6 +296,7 @@ impl TradingVectorEnv {
             final_obs,
             final_infos,
             final_fills,
+            final_orders,
             final_masks,
             threads,
             ..
@@ -298,7 +306,8 @@ impl TradingVectorEnv {
             1 => envs,
             many => (envs / (8 * many)).clamp(CHUNK.0, CHUNK.1),
         };
-        let details = final_infos.chunks_mut(chunk).zip(final_fills.chunks_mut(chunk));
+        let fills = final_fills.chunks_mut(chunk).zip(final_orders.chunks_mut(chunk));
+        let details = final_infos.chunks_mut(chunk).zip(fills);
         let mut finals = final_obs
             .chunks_mut(chunk * width)
             .zip(details.zip(final_masks.chunks_mut(chunk * mask)));
@@ -327,7 +336,8 @@ impl TradingVectorEnv {
                     let finals = finals.as_mut().map(|(observations, (details, masks))| Final {
                         observation: &mut observations[at * width..(at + 1) * width],
                         info: &mut details.0[at],
-                        fills: &mut details.1[at],
+                        fills: &mut details.1.0[at],
+                        orders: &mut details.1.1[at],
                         mask: &mut masks[at * mask..(at + 1) * mask],
                     });
                     if let Err(error) = work(first + at, runner, outcome, observation, finals) {
@@ -374,7 +384,7 @@ impl TradingVectorEnv {
     #[must_use]
     pub fn action_size(&self) -> usize {
         let scheme = self.setup.scheme();
-        scheme.choices().unwrap_or(scheme.numbers())
+        scheme.choices().unwrap_or(self.setup.config.agent.numbers())
     }
 
     /// Returns how many numbers one action has, all symbols together, `A`.
@@ -472,6 +482,18 @@ impl TradingVectorEnv {
         &self.final_fills[env]
     }
 
+    /// Returns the orders of the last step of an episode that the last step ended, with `SameStep`
+    /// and [`ActionScheme::LimitOrders`](super::ActionScheme::LimitOrders); valid where
+    /// [`ended`](Self::ended) is true.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such sub-environment, or the mode never was `SameStep`.
+    #[must_use]
+    pub fn final_orders(&self, env: usize) -> &StepOrders {
+        &self.final_orders[env]
+    }
+
     /// Returns the mask of [`action_mask_into`](Self::action_mask_into) after the last step of an
     /// episode that the last step ended, `[S, choices]`, with `SameStep`; valid where
     /// [`ended`](Self::ended) is true, empty for a continuous scheme.
@@ -503,6 +525,17 @@ impl TradingVectorEnv {
     #[must_use]
     pub fn fills(&self, env: usize) -> &[SlotFill] {
         self.runners[env].seat().fills()
+    }
+
+    /// Returns the orders of the last step of one sub-environment, with
+    /// [`ActionScheme::LimitOrders`](super::ActionScheme::LimitOrders).
+    ///
+    /// # Panics
+    ///
+    /// If there is no such sub-environment, as with any slice.
+    #[must_use]
+    pub fn orders(&self, env: usize) -> &StepOrders {
+        self.runners[env].seat().orders()
     }
 
     /// Returns the state of the episode of one sub-environment.

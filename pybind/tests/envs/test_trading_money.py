@@ -19,7 +19,7 @@ from envs_worlds import same
 from market_model.accounting import Accounting, Prices
 
 N, TICKS, CENT = 20, 8, 0.005
-# Each takes part in a tenth of the episodes. Prices are near 100.
+# Each takes part in a twelfth of the episodes. Prices are near 100.
 WORLDS: list[dict[str, Any]] = [
     {"actions": "discrete", "symbols": 2},
     {"actions": "discrete", "initial_cash": 3_000, "scale": "log_return", "latency_ticks": 2},
@@ -34,6 +34,8 @@ WORLDS: list[dict[str, Any]] = [
     {"actions": "quotes", "mark": "mid", "symbols": 2, "initial_cash": 20_000},
     {"actions": "discrete_limit", "mark": "mid", "initial_shares": 40, "order_size": 30},
     {"actions": "quotes", "mark": "mid", "initial_shares": -300, "initial_cash": 40_000},
+    {"actions": "limit_orders", "mark": "mid", "symbols": 2, "initial_cash": 30_000},
+    {"actions": "limit_orders", "mark": "mid", "initial_shares": -60, "initial_cash": 9_000},
 ]
 
 
@@ -74,9 +76,11 @@ class World:
         self.accounts = [self.begun(env, infos) for env in range(N)]
         ended = np.zeros(N, bool)
         played = 0
+        self.infos = infos
         self.envs.action_space.seed(int(self.draw.integers(2**32)))
         while played < episodes:
             _, rewards, terminated, truncated, infos = self.envs.step(self.actions())
+            self.infos = infos
             for env in range(N):
                 if ended[env]:
                     self.accounts[env] = self.begun(env, infos)
@@ -89,9 +93,40 @@ class World:
     def actions(self) -> Any:  # noqa: ANN401
         """Draw actions: of continuous ones half are the largest."""
         actions = self.envs.action_space.sample()
+        if self.chosen["actions"] == "limit_orders":
+            return self.commands(actions.shape)
         if actions.dtype == np.float32:
             actions = np.where(self.draw.random(actions.shape) < 0.5, np.sign(actions), actions)
         return actions
+
+    def commands(self, shape: tuple[int, ...]) -> Any:  # noqa: ANN401
+        """Draw orders near the mid-prices, and cancels of open orders."""
+        rows = np.zeros((N, self.symbols, 4, 4), np.int64)
+        mids = [[price.twice_mid // 2 for price in account.prices] for account in self.accounts]
+        rows[..., 0] = self.draw.integers(0, 5, rows.shape[:-1])
+        rows[..., 1] = np.array(mids)[..., None] + self.draw.integers(-8, 9, rows.shape[:-1])
+        rows[..., 2] = self.draw.integers(1, 120, rows.shape[:-1])
+        known = self.infos["open_orders"].reshape(N, self.symbols, 8, 4)[..., 0]
+        rows[..., 3] = np.maximum(known[..., self.draw.integers(0, 8, 4)], 0)
+        return rows.reshape(shape)
+
+    def check_orders(self, env: int, account: Accounting, infos: dict[str, Any]) -> None:
+        """Check that cash pays for all open buys, and that limits hold with all open orders."""
+        orders = infos["open_orders"][env].reshape(self.symbols, 8, 4)
+        for symbol in range(self.symbols):
+            open_here = [row for row in orders[symbol].tolist() if row[0] >= 0]
+            assert [row[0] for row in open_here] == sorted(row[0] for row in open_here)
+            buys = sum(shares for _, shares, *_ in open_here if shares > 0)
+            sells = -sum(shares for _, shares, *_ in open_here if shares < 0)
+            assert account.shares[symbol] + buys <= 1_000
+            assert account.shares[symbol] - sells >= -1_000
+            self.seen["open orders"] += len(open_here)
+        flat = [row for row in orders.reshape(-1, 4).tolist() if row[0] >= 0]
+        reserved = account.reserved([(shares, price) for _, shares, price, _ in flat])
+        # Only the cost of borrowing takes cash that open buys have reserved.
+        assert account.cash + account.borrowing >= reserved or reserved == 0
+        self.seen["reserved cash"] += reserved > 0
+        self.seen["refused orders"] += int(infos["refused"][env])
 
     def prices(self, env: int, before: list[Prices] | None) -> list[Prices]:
         """Read the books of all symbols."""
@@ -138,6 +173,8 @@ class World:
         assert flags[0] == (called or ruined)
         account.last = equity
         self.check_margin(before, account)
+        if self.chosen["actions"] == "limit_orders":
+            self.check_orders(env, account, infos)
         if any(flags):
             metrics = infos["metrics"]
             assert abs(metrics["final_value"][env] - equity) < CENT
@@ -156,7 +193,7 @@ class World:
         """Check that no short position has grown beyond the initial margin."""
         if not self.initial or "latency_ticks" in self.chosen:
             return
-        quotes = self.chosen["actions"] in ("quotes", "discrete_limit")
+        quotes = self.chosen["actions"] in ("quotes", "discrete_limit", "limit_orders")
         pairs = list(zip(before.shares, after.shares, strict=True))
         if quotes or not any(new < min(old, 0) for old, new in pairs):
             return
@@ -184,6 +221,9 @@ def test_random_episodes_equal_a_plain_accounting_to_the_cent() -> None:
         "maker fills",
         "taker fills",
         "borrowing",
+        "open orders",
+        "reserved cash",
+        "refused orders",
     ):
         assert seen[what] > 0, (what, seen)
 

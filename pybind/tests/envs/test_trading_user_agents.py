@@ -104,7 +104,7 @@ def test_vectors_step_them_like_single_environments(
         envs = TradingVectorEnv(
             5, agents=[Churner()], autoreset_mode=WORDS[mode], threads=threads, **settings
         )
-        shown = [envs.reset(seed=4)]
+        shown: list[Any] = [envs.reset(seed=4)]
         steps = 10 if mode is AutoresetMode.DISABLED else 25
         shown += [envs.step(np.arange(5) % 3) for _ in range(steps)]
         runs.append(shown)

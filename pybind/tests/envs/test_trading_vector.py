@@ -19,7 +19,15 @@ from waits import exit_code_of, killing
 
 N = 5
 SHORT: dict[str, Any] = {"warmup_ticks": 40, "frame_skip": 3, "max_ticks": 31}
-SCHEMES = ["discrete", "discrete_limit", "discrete_target", "target", "order_size", "quotes"]
+SCHEMES = [
+    "discrete",
+    "discrete_limit",
+    "discrete_target",
+    "target",
+    "order_size",
+    "quotes",
+    "limit_orders",
+]
 
 
 def run(envs: Any, steps: int, seed: int = 9) -> list[Any]:  # noqa: ANN401

@@ -96,6 +96,11 @@ class Accounting:
             ]
         return (self.cash + sum(values)) * UNIT
 
+    def reserved(self, orders: Iterable[tuple[int, int]]) -> int:
+        """Return the cash that open orders, shares and price ticks of each, set aside for buys."""
+        notionals = [price * shares * CASH_PER_TICK for shares, price in orders if shares > 0]
+        return sum(value + max(0, fee_of(value, self.fees["maker_ppm"])) for value in notionals)
+
     def gross(self) -> float:
         """Return the values of all positions at the mid-price, long and short, in currency."""
         return sum(map(abs, self.at_mid())) * UNIT

@@ -1,8 +1,8 @@
 //! Effects of actions, scheme by scheme, and refusals of bad actions and settings.
 
 use backcast_gym::{
-    ActionScheme, ContinuousAction, DiscreteAction, EpisodeError, ExternalAgentConfig, QuoteAction,
-    TradingAction, TradingEnv, TradingEnvConfig, TradingError,
+    ActionScheme, ContinuousAction, DiscreteAction, EpisodeError, ExternalAgentConfig,
+    OrderCommand, QuoteAction, TradingAction, TradingEnv, TradingEnvConfig, TradingError,
 };
 use backcast_sim::{AccountConfig, ConfigError, Limits, SessionConfig};
 
@@ -174,6 +174,10 @@ fn shorts_of_every_scheme_are_clipped_to_the_initial_margin() {
     let sell = |actions| match actions {
         ActionScheme::Target | ActionScheme::OrderSize => vec![-1.0],
         ActionScheme::Quotes => vec![0.0, 0.0, 0.0, 1.0],
+        // One share at a low price.
+        ActionScheme::LimitOrders => {
+            [OrderCommand::Sell { price: 9_900, shares: 1 }; 4].map(OrderCommand::numbers).concat()
+        }
         _ => vec![0.0],
     };
     for &actions in ActionScheme::ALL {
@@ -242,16 +246,18 @@ fn random_actions_of_every_scheme_keep_the_limits_and_conserve_cash_and_shares()
         config.max_ticks = 600;
         config.frame_skip = 2;
         config.agent.latency_ticks = 3;
+        let bounds = config.agent;
         let mut env = begun(config);
-        let (low, high) = actions.bounds();
         let mut observation = vec![0.0; env.observation_size()];
         loop {
-            let mut number = || {
+            let mut number = |at| {
+                let (low, high) = bounds.bounds(at);
                 let unit = f64::from(draw(1_001)) / 1_000.0;
                 let number = low + (high - low) * unit;
-                if actions.choices().is_some() { number.round() } else { number }
+                let whole = actions.choices().is_some() || actions == ActionScheme::LimitOrders;
+                if whole { number.round() } else { number }
             };
-            let numbers: Vec<f64> = (0..env.action_len()).map(|_| number()).collect();
+            let numbers: Vec<f64> = (0..env.action_len()).map(&mut number).collect();
             let outcome = env.step_into(&numbers, &mut observation).unwrap();
             assert!(env.state().position.abs() <= 1_000, "{actions}");
             env.check().unwrap();
@@ -294,7 +300,7 @@ fn bad_settings_give_one_typed_error_each_before_anything_runs() {
         change(&mut config);
         TradingEnv::new(config).unwrap_err()
     };
-    let table: [(&str, Change, &[&str]); 19] = [
+    let table: [(&str, Change, &[&str]); 22] = [
         ("order size 0", |c| c.agent.order_size = 0, &["`order_size`", "0"]),
         ("negative order size", |c| c.agent.order_size = -5, &["`order_size`", "-5"]),
         ("order above the limit", |c| c.agent.order_size = 1_001, &["1001", "1000"]),
@@ -324,6 +330,20 @@ fn bad_settings_give_one_typed_error_each_before_anything_runs() {
         ("initial margin", |c| c.initial_margin = 1.5, &["`initial_margin`", "1.5"]),
         ("initial below maintenance", |c| c.initial_margin = 0.2, &["`initial_margin`", "0.2"]),
         ("latency", |c| c.agent.latency_ticks = 64, &["65", "64"]),
+        ("no commands", |c| c.agent.commands = 0, &["`commands`", "0"]),
+        (
+            "more commands than a slot holds",
+            |c| {
+                c.agent.actions = ActionScheme::LimitOrders;
+                (c.agent.commands, c.agent.latency_ticks) = (16, 4);
+            },
+            &["80", "64"],
+        ),
+        (
+            "an endowment below the margin",
+            |c| (c.agent.account.shares, c.agent.account.cash) = (-100, 128_000_000),
+            &["-100", "2800", "3000"],
+        ),
         ("snapshots", |c| c.warm_snapshots = 5_000, &["`warm_snapshots`", "5000"]),
     ];
     for (case, change, values) in table {

@@ -7,8 +7,8 @@ use std::{
 };
 
 use backcast_gym::{
-    ActionScheme, AutoresetMode, ExternalAgentConfig, ResetSeed, TradingEnvConfig, TradingError,
-    TradingResetOptions, TradingVectorEnv,
+    ActionScheme, AutoresetMode, ExternalAgentConfig, OrderCommand, ResetSeed, TradingEnvConfig,
+    TradingError, TradingResetOptions, TradingVectorEnv,
 };
 use backcast_sim::{AuctionRule, MarketConfig, Matching};
 
@@ -60,7 +60,12 @@ fn steps_and_resets_of_one_environment_allocate_nothing() {
         for warm_snapshots in [0, 2] {
             let mut env = env(TradingEnvConfig { warm_snapshots, ..config(actions) });
             let mut observation = vec![0.0; env.observation_size()];
-            let action = vec![1.0; env.action_len()];
+            let mut action = vec![1.0; env.action_len()];
+            if actions == ActionScheme::LimitOrders {
+                let buy = OrderCommand::Buy { price: 9_900, shares: 1 };
+                let cancel = OrderCommand::Cancel(5);
+                action = [buy, buy, cancel, buy].map(OrderCommand::numbers).concat();
+            }
             let options = TradingResetOptions::default();
             let found = allocations(|| {
                 for _ in 0..3 {

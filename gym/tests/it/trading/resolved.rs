@@ -275,7 +275,8 @@ fn item_13_orders_are_clipped_to_limits_masked_parts_are_counted_and_shorts_are_
 #[test]
 fn item_14_an_action_is_discrete_a_target_a_size_or_a_pair_of_quotes() {
     let sizes = ActionScheme::ALL.iter().map(|scheme| (scheme.choices(), scheme.numbers()));
-    let expected = [(Some(3), 1), (Some(6), 1), (Some(3), 1), (None, 1), (None, 1), (None, 4)];
+    let expected =
+        [(Some(3), 1), (Some(6), 1), (Some(3), 1), (None, 1), (None, 1), (None, 4), (None, 4)];
     assert!(sizes.eq(expected));
 }
 

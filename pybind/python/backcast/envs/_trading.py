@@ -87,9 +87,18 @@ def observation_space(features: list[tuple[int, str, str, float, float]]) -> spa
 
 
 def action_space(
-    symbols: int, choices: int | None, length: int, low: float, high: float
+    symbols: int,
+    choices: int | None,
+    length: int,
+    low: float,
+    high: float,
+    commands: tuple[list[int], list[int]] | None,
 ) -> spaces.Space[Any]:
     """Return the space of one agent's actions."""
+    if commands is not None:
+        shape, highest = commands
+        bounds = np.broadcast_to(np.array(highest, np.int64), shape)
+        return spaces.Box(np.zeros(shape, np.int64), bounds, dtype=np.int64)
     if choices is None:
         return spaces.Box(low, high, (length,), np.float32)
     if symbols == 1:
@@ -129,7 +138,8 @@ class TradingFace(Rebuilt):
         Raises
         ------
         EnvError
-            If actions are continuous: ``"target"``, ``"order_size"`` and ``"quotes"``.
+            If actions are continuous or commands: ``"target"``, ``"order_size"``, ``"quotes"`` and
+            ``"limit_orders"``.
         """
         return self._batch.action_masks()
 

@@ -88,9 +88,7 @@ class TradingEnv(TradingFace, gym.Env[Any, Any]):
         seed_generator(self, gym.Env, settings.get("seed"))
         self.render_mode = render_mode
         self.observation_space = observation_space(self._batch.features)
-        self.action_space = action_space(
-            self._batch.symbols, self._batch.choices, *self._batch.action_bounds
-        )
+        self.action_space = action_space(self._batch.symbols, *self._batch.action_form)
         self._rebuild = partial(
             type(self), agents=agents, render_mode=render_mode, **unshared(settings)
         )
@@ -213,12 +211,17 @@ class TradingVectorEnv(TradingFace, VectorEnv[Any, Any, Any]):
     -----
     Observations are float32 ``[N, F]`` with finite bounds: the features of each symbol, then the
     agent's own state in each symbol; ``features`` names them. Discrete actions are int64 ``[N]`` of
-    one symbol, ``[N, S]`` of several; continuous ones float32 ``[N, A]``.
+    one symbol, ``[N, S]`` of several; continuous ones float32 ``[N, A]``; limit orders int64
+    ``[N, C, 4]``, or ``[N, S, C, 4]`` of several symbols.
 
     Infos hold, each with a mask: ``tick``, ``decisions``, ``equity``, ``pnl``, ``realized_pnl``,
     ``mid_price``, ``position``, ``fees``, ``borrowing``, ``fills``, ``refused`` and ``masked``
     orders, ``margin_call``, ``episode_seed``, with discrete actions ``action_mask``, with warm
     snapshots ``snapshot``. ``fill_records`` are the fills themselves, a tuple of :class:`Fill`.
+    With limit orders, ``order_ids`` int64 ``[N, C]`` are the ids of the orders that the commands of
+    the step sent, -1 for other commands. ``open_orders`` int64 ``[N, 8, 4]`` are the orders that
+    are open after it, oldest first: id, shares (negative to sell), price in price ticks, tick of
+    arrival; unused rows have the id -1. Both have an axis for several symbols.
     ``pnl``, ``fees``, ``borrowing`` and fills are those of the step. ``realized_pnl`` is the profit
     of closed positions since the start of the episode, without fees and borrowing. ``mid_price``
     and ``position`` are those of the first symbol; amounts of money are sums over all symbols. In
@@ -284,9 +287,7 @@ class TradingVectorEnv(TradingFace, VectorEnv[Any, Any, Any]):
         self.render_mode = render_mode
         self.metadata = type(self).metadata | {"autoreset_mode": self.autoreset_mode}
         self.single_observation_space = observation_space(self._batch.features)
-        self.single_action_space = action_space(
-            self._batch.symbols, self._batch.choices, *self._batch.action_bounds
-        )
+        self.single_action_space = action_space(self._batch.symbols, *self._batch.action_form)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._rebuild = partial(

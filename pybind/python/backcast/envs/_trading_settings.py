@@ -12,7 +12,15 @@ if TYPE_CHECKING:
     from backcast.envs import RewardInput
     from backcast.sim import MarketConfig
 
-Actions = Literal["discrete", "discrete_limit", "discrete_target", "target", "order_size", "quotes"]
+Actions = Literal[
+    "discrete",
+    "discrete_limit",
+    "discrete_target",
+    "target",
+    "order_size",
+    "quotes",
+    "limit_orders",
+]
 Preset = Literal["calm", "normal", "stressed", "flash", "teaching"]
 
 
@@ -21,7 +29,7 @@ class AgentSettings(TypedDict, total=False):
 
     Attributes
     ----------
-    actions, order_size, max_slippage, max_offset, allow_short, latency_ticks : object
+    actions, commands, order_size, max_slippage, max_offset, allow_short, latency_ticks : object
         Actions of the agent, their orders, and the delay of these: see :class:`TradingSettings`.
     initial_cash, initial_shares, long_limit, short_limit, order_limit : object
         Account of the agent and its limits: see :class:`TradingSettings`.
@@ -32,6 +40,7 @@ class AgentSettings(TypedDict, total=False):
     """
 
     actions: Actions
+    commands: int
     order_size: int
     max_slippage: int
     max_offset: int
@@ -63,7 +72,12 @@ class TradingSettings(AgentSettings, total=False):
         touch, and 5 cancels. ``"discrete_target"``: 0 short, 1 flat, 2 long. ``"target"``: a
         position in [-1, 1], a fraction of the limits. ``"order_size"``: a signed size in [-1, 1], a
         fraction of ``order_size``. ``"quotes"``: offsets of bid and ask from the touch and their
-        sizes, four numbers in [0, 1]; open orders are cancelled first.
+        sizes, four numbers in [0, 1]; open orders are cancelled first. ``"limit_orders"``: rows
+        ``[command, price, shares, id]`` of whole numbers, with prices in price ticks. Command 1
+        buys and 2 sells with a limit order, 3 cancels the order `id`, 4 cancels all, 0 does
+        nothing.
+    commands : int, default 4
+        Rows of an action for one symbol with ``"limit_orders"``, 1 to 16.
     order_size : int, default 100
         Shares of a full-size order.
     max_slippage : int, default 50

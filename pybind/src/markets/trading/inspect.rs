@@ -1,7 +1,7 @@
 //! Properties of trading environments: features, masks, metrics, books, pictures.
 
 use backcast_core::DType;
-use backcast_gym::EpisodeError;
+use backcast_gym::{EpisodeError, ExternalAgentConfig};
 use backcast_sim::{DepthLevel, Feature, Market, Side};
 use numpy::PyArray1;
 use numpy::prelude::*;
@@ -14,12 +14,17 @@ use crate::array::allocation::Allocator;
 use crate::error::{ErrorClass, Failure};
 use crate::markets::contract::metrics::{self, StopLosses};
 use crate::markets::picture::{HEIGHT, Scene, WIDTH, draw_pixels, draw_text};
+use crate::markets::trading::outcome::Choices;
 use crate::markets::trading::{Stepped, TradingBatch};
 
 const ALLOCATOR: Allocator = Allocator { class: ErrorClass::Env, remedy: "free some memory" };
 
 /// Symbol, name, unit, lowest and highest value.
 pub(super) type FeatureRow = (u16, &'static str, &'static str, f32, f32);
+
+/// Choices of an action for one symbol, or `None`; values of an action; lowest and highest of each;
+/// shape of commands, and the highest of each of their numbers.
+pub(super) type ActionForm = (Option<usize>, usize, f64, f64, Option<(Vec<usize>, Vec<u64>)>);
 
 /// Bids and asks.
 pub(super) type BookArrays<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);
@@ -47,12 +52,13 @@ impl TradingBatch {
         (self.choices.each > 0).then_some(self.choices.each)
     }
 
-    /// Number of values in an action over all symbols, and the lowest and highest of each value.
+    /// Form of an action: number of choices for one symbol (None in a continuous scheme), number of
+    /// values over all symbols, the lowest and highest of each value, and of commands their shape
+    /// and the highest of each of their numbers.
     #[getter]
-    fn action_bounds(&self) -> Result<(usize, f64, f64), Failure> {
+    fn action_form(&self) -> Result<ActionForm, Failure> {
         self.env.with(|stepped| {
-            let (low, high) = stepped.env.config().agent.actions.bounds();
-            Ok((self.action_len, low, high))
+            Ok(action_form(&stepped.env.config().agent, self.choices, self.action_len))
         })
     }
 
@@ -185,6 +191,18 @@ impl TradingBatch {
     }
 }
 
+/// Returns the form of an action as Python sees it.
+pub(super) fn action_form(
+    agent: &ExternalAgentConfig,
+    choices: Choices,
+    action_len: usize,
+) -> ActionForm {
+    let (low, high) = agent.actions.bounds();
+    let highest = || (0..Choices::NUMBERS).map(|at| agent.bounds(at).1 as u64).collect();
+    let commands = (choices.commands > 0).then(|| (choices.command_shape(), highest()));
+    ((choices.each > 0).then_some(choices.each), action_len, low, high, commands)
+}
+
 /// Returns an entry of an observation as Python sees it.
 pub(super) fn feature_row((symbol, feature): (u16, &'static Feature)) -> FeatureRow {
     (symbol, feature.name, feature.unit, feature.low, feature.high)
@@ -218,8 +236,7 @@ impl Sides {
         let mut found = vec![DepthLevel::default(); self.levels];
         BookSides([Side::Buy, Side::Sell].map(|side| {
             let count = market.depth(self.symbol, side, &mut found).min(self.levels);
-            let number =
-                |level: &DepthLevel| [config.price(level.price), level.quantity.into()];
+            let number = |level: &DepthLevel| [config.price(level.price), level.quantity.into()];
             found[..count].iter().flat_map(number).collect()
         }))
     }

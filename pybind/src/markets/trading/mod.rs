@@ -10,6 +10,7 @@
 mod fill;
 mod inspect;
 mod observation;
+mod orders;
 mod outcome;
 pub(crate) mod reward;
 mod settings;
@@ -247,13 +248,9 @@ impl TradingBatch {
     ) -> Self {
         let env = &stepped.env;
         let market = Arc::clone(env.market(0).config());
-        let scheme = env.config().agent.actions;
         Self {
             num_envs,
-            choices: Choices {
-                symbols: usize::from(market.symbols),
-                each: scheme.choices().unwrap_or(0),
-            },
+            choices: Choices::of(&env.config().agent, usize::from(market.symbols)),
             action_len: env.action_len(),
             width: env.observation_size(),
             form: ObservationForm::new(num_envs, env.observation_size(), reuse),

@@ -1,6 +1,9 @@
 //! Results of a reset or step of trading environments: infos, metrics, final observations.
 
-use backcast_gym::{EpisodeMetrics, MultiAgentTradingEnv, StepInfo, TradingVectorEnv as CoreEnv};
+use backcast_gym::{
+    ActionScheme, EpisodeMetrics, ExternalAgentConfig, MultiAgentTradingEnv, StepInfo,
+    TradingVectorEnv as CoreEnv,
+};
 use numpy::prelude::*;
 use numpy::{Element, PyArray1};
 use pyo3::IntoPyObjectExt;
@@ -11,28 +14,50 @@ use crate::error::Failure;
 use crate::markets::contract::metrics::{self, StopLosses};
 use crate::markets::trading::fill::Fills;
 use crate::markets::trading::observation::row_of;
+use crate::markets::trading::orders::{OrderTables, order_tables, put_orders};
 
 /// Choices of an action: number of symbols, and of choices for each. A continuous scheme has none.
 #[derive(Clone, Copy)]
 pub(super) struct Choices {
     pub(super) symbols: usize,
     pub(super) each: usize,
+    /// Number of commands for each symbol; 0 in other schemes.
+    pub(super) commands: usize,
 }
 
 impl Choices {
+    /// Numbers of one command.
+    pub(super) const NUMBERS: usize = 4;
+
+    pub(super) fn of(agent: &ExternalAgentConfig, symbols: usize) -> Self {
+        let has_commands = agent.actions == ActionScheme::LimitOrders;
+        let commands = if has_commands { agent.commands as usize } else { 0 };
+        Self { symbols, each: agent.actions.choices().unwrap_or(0), commands }
+    }
+
+    /// Returns the shape of the commands of one environment. A single symbol has no axis.
+    pub(super) fn command_shape(self) -> Vec<usize> {
+        self.with_symbols(&[self.commands, Self::NUMBERS])
+    }
+
+    pub(super) fn with_symbols(self, shape: &[usize]) -> Vec<usize> {
+        let symbols = (self.symbols > 1).then_some(self.symbols);
+        symbols.into_iter().chain(shape.iter().copied()).collect()
+    }
+
     pub(super) fn count(self) -> usize {
         self.symbols * self.each
     }
 
     /// Returns the shape of the mask of one environment. A single symbol has no axis.
     fn shape(self) -> Vec<usize> {
-        if self.symbols == 1 { vec![self.each] } else { vec![self.symbols, self.each] }
+        self.with_symbols(&[self.each])
     }
 }
 
-/// Last observation of an episode, and details, fills and action mask of its last step, if it
-/// ended.
-type Final = Option<(Vec<f32>, StepInfo, Fills, Vec<bool>)>;
+/// Last observation of an episode, and details, fills, action mask and orders of its last step, if
+/// it ended.
+type Final = Option<(Vec<f32>, StepInfo, Fills, Vec<bool>, OrderTables)>;
 
 /// Results of a call, copied while the environment was locked.
 pub(super) struct TradingOutcome {
@@ -41,6 +66,8 @@ pub(super) struct TradingOutcome {
     infos: Vec<StepInfo>,
     fills: Vec<Fills>,
     masks: Vec<bool>,
+    /// Orders of commands; empty in other schemes.
+    orders: Vec<OrderTables>,
     /// Metrics of the episodes that ended, if any did.
     ends: Option<Vec<Option<EpisodeMetrics>>>,
     /// Last observations and details of the episodes that ended, in same-step mode.
@@ -71,7 +98,9 @@ impl TradingOutcome {
             restarted(at).then(|| {
                 let row = &env.final_observations()[at * width..(at + 1) * width];
                 let fills = Fills::of(env.final_fills(at), market);
-                (row.to_vec(), env.final_infos()[at], fills, env.final_action_mask(at).to_vec())
+                let mask = env.final_action_mask(at).to_vec();
+                let orders = OrderTables::of(env.final_orders(at), choices);
+                (row.to_vec(), env.final_infos()[at], fills, mask, orders)
             })
         };
         let same_step = any && (0..num_envs).any(restarted);
@@ -80,6 +109,7 @@ impl TradingOutcome {
             infos: (0..num_envs).map(|at| *env.info(at)).collect(),
             fills: (0..num_envs).map(|at| Fills::of(env.fills(at), market)).collect(),
             masks,
+            orders: order_tables(choices, (0..num_envs).map(|at| env.orders(at))),
             ends: any
                 .then(|| (0..num_envs).map(|at| ended[at].then(|| env.metrics()[at])).collect()),
             finals: same_step.then(|| (0..num_envs).map(last).collect()),
@@ -95,6 +125,7 @@ impl TradingOutcome {
             infos: vec![*env.info(agent)],
             fills: vec![Fills::of(env.fills(agent), env.market().config())],
             masks: if choices.each > 0 { env.action_mask(agent) } else { Vec::new() },
+            orders: order_tables(choices, std::iter::once(env.orders(agent))),
             ends: ended.then(|| vec![Some(env.metrics(agent))]),
             finals: None,
         }
@@ -113,6 +144,9 @@ impl TradingOutcome {
         put_fills(&infos, self.fills.iter().map(Some), many)?;
         if choices.each > 0 {
             put_masks(&infos, &self.masks, &all, choices, many)?;
+        }
+        if choices.commands > 0 {
+            put_orders(&infos, self.orders.iter().map(Some), choices, many)?;
         }
         if let Some(ends) = &self.ends {
             metrics::add(&infos, ends, many, StopLosses::None)?;
@@ -143,17 +177,21 @@ fn add_finals(
         finals.iter().map(|last| last.as_ref().map(|(_, info, ..)| *info)).collect();
     let details = PyDict::new(py);
     put(&details, &last, true)?;
-    let fills = finals.iter().map(|last| last.as_ref().map(|(_, _, fills, _)| fills));
+    let fills = finals.iter().map(|last| last.as_ref().map(|(_, _, fills, ..)| fills));
     put_fills(&details, fills, true)?;
     if choices.each > 0 {
         let masks: Vec<bool> = finals
             .iter()
             .flat_map(|last| match last {
-                Some((.., mask)) => mask.clone(),
+                Some((_, _, _, mask, _)) => mask.clone(),
                 None => vec![false; choices.count()],
             })
             .collect();
         put_masks(&details, &masks, &last, choices, true)?;
+    }
+    if choices.commands > 0 {
+        let orders = finals.iter().map(|last| last.as_ref().map(|(.., orders)| orders));
+        put_orders(&details, orders, choices, true)?;
     }
     metrics::add(&details, ends, true, StopLosses::None)?;
     infos.set_item("final_obs", PyArray1::from_vec(py, rows))?;

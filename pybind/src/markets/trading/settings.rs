@@ -18,7 +18,7 @@ use crate::markets::callback::FirstException;
 use crate::markets::contract::reset::mask_of;
 use crate::markets::simulation::agent::AgentResets;
 use crate::markets::simulation::config::market_of;
-use crate::markets::simulation::{Agents, agents_of};
+use crate::markets::simulation::{UserAgents, agents_of};
 use crate::markets::trading::reward::PythonReward;
 
 /// Maximum number of shares of one account.
@@ -216,11 +216,12 @@ impl<'py> Given<'_, 'py> {
             max_offset: shares("max_offset", 1)?.unwrap_or(default.max_offset),
             allow_short: self.get("allow_short", "True or False")?.unwrap_or(default.allow_short),
             actions: self.word("actions")?,
+            commands: self.number("commands", 1..=16)?.unwrap_or(default.commands),
         })
     }
 
     /// Reads agents of the user that trade in the market beside the built-in ones.
-    fn agents(&self, raised: &FirstException) -> Result<Agents, Failure> {
+    fn agents(&self, raised: &FirstException) -> Result<UserAgents, Failure> {
         // Where agents from outside are called `agents`, those of the market are the background.
         for what in ["agents", "background"] {
             if let Some(given) = self.one(what)? {
@@ -228,7 +229,7 @@ impl<'py> Given<'_, 'py> {
                 return read.map_err(as_env_error);
             }
         }
-        Ok(Agents::new())
+        Ok(UserAgents::new())
     }
 
     /// Reads the reward: a name with its parameters, or a Python factory.

@@ -171,7 +171,13 @@ impl TradingBatch {
         let what = if self.num_envs.is_some() { "actions" } else { "action" };
         let array = array_of(actions, Target { what, class: ErrorClass::Env, dtype })?;
         let full: Vec<usize> = self.num_envs.into_iter().chain([self.action_len]).collect();
-        let short = &full[..full.len() - usize::from(self.action_len == 1)];
+        let commands: Vec<usize>;
+        let short = if self.choices.commands > 0 {
+            commands = self.num_envs.into_iter().chain(self.choices.command_shape()).collect();
+            &commands[..]
+        } else {
+            &full[..full.len() - usize::from(self.action_len == 1)]
+        };
         if array.shape() != full && array.shape() != short {
             let message = format!(
                 "{what}: got shape {}; give {}, one number for each {}",

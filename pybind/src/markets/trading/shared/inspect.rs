@@ -7,13 +7,10 @@ use crate::argument::Argument;
 use crate::error::{ErrorClass, Failure};
 use crate::markets::contract::metrics::{self, StopLosses};
 use crate::markets::trading::inspect::{
-    BookArrays, FeatureRow, Sides, feature_row, nothing_drawn, picture_of,
+    ActionForm, BookArrays, FeatureRow, Sides, action_form, feature_row, nothing_drawn, picture_of,
 };
 use crate::markets::trading::observation::ObservationForm;
 use crate::markets::trading::shared::SharedMarket;
-
-/// Choices of an action for one symbol, or `None`; values of an action; lowest and highest of each.
-type ActionForm = (Option<usize>, usize, f64, f64);
 
 #[pymethods]
 impl SharedMarket {
@@ -32,13 +29,13 @@ impl SharedMarket {
         self.market.symbols
     }
 
-    /// Return the form of an agent's action. It is the number of choices for one symbol (None in a
-    /// continuous scheme), the number of values over all symbols, and the lowest and highest of
-    /// each value.
+    /// Return the form of an agent's action: see ``TradingBatch.action_form``.
     fn action_form(&self, agent: &Bound<'_, PyAny>) -> Result<ActionForm, Failure> {
-        let form = &self.agents[self.number_of(agent)?];
-        let choices = (form.choices.each > 0).then_some(form.choices.each);
-        Ok((choices, form.action_len, form.bounds.0, form.bounds.1))
+        let agent = self.number_of(agent)?;
+        let form = &self.agents[agent];
+        self.env.with(|shared| {
+            Ok(action_form(shared.env.agent(agent).config(), form.choices, form.action_len))
+        })
     }
 
     /// Entries of an observation: symbol, name, unit, lowest and highest value.

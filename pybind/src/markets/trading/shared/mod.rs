@@ -67,8 +67,6 @@ struct AgentForm {
     choices: Choices,
     /// Number of values in an action, over all symbols.
     action_len: usize,
-    /// Lowest and highest of each value.
-    bounds: (f64, f64),
 }
 
 #[pymethods]
@@ -213,14 +211,10 @@ impl SharedMarket {
         let env = &shared.env;
         let market = Arc::clone(Market::config(env.market()));
         let symbols = usize::from(market.symbols);
-        let form = |(agent, name)| {
-            let scheme = env.agent(agent).config().actions;
-            AgentForm {
-                name,
-                choices: Choices { symbols, each: scheme.choices().unwrap_or(0) },
-                action_len: env.action_range(agent).len(),
-                bounds: scheme.bounds(),
-            }
+        let form = |(agent, name)| AgentForm {
+            name,
+            choices: Choices::of(env.agent(agent).config(), symbols),
+            action_len: env.action_range(agent).len(),
         };
         let agents: Vec<_> = names.into_iter().enumerate().map(form).collect();
         let width = env.observation_size();

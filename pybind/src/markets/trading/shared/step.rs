@@ -125,7 +125,13 @@ impl AgentForm {
         let target = Target { what, class: ErrorClass::Env, dtype: DType::F64 };
         let array = array_of(action, target)?;
         let full = [self.action_len];
-        let short = &full[usize::from(self.action_len == 1)..];
+        let commands: Vec<usize>;
+        let short = if self.choices.commands > 0 {
+            commands = self.choices.command_shape();
+            &commands[..]
+        } else {
+            &full[usize::from(self.action_len == 1)..]
+        };
         if array.shape() != full && array.shape() != short {
             let (got, wanted) = (ShapeText(array.shape()), ShapeText(short));
             return Err(target.refuse(format!("got shape {got}; give {wanted}")));
