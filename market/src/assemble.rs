@@ -8,6 +8,7 @@ use crate::{
     blocks::{MAX_VALUES, PanelShape, mark_listed},
     chunk::{BadCell, BadCellKind, Chunk, Tickers, to_single},
     date::Date,
+    derive::derive,
     error::PanelError,
     header::FileHeader,
     load_error::{PanelLoadError, RowPlace},
@@ -28,6 +29,8 @@ pub(crate) struct Assembler<'a> {
     options: &'a PanelOptions,
     header: FileHeader,
     place: fn(u64) -> RowPlace,
+    /// Number of the ticker of all rows, if the table has no column of tickers.
+    only_ticker: Option<u32>,
     keys: Vec<RowKey>,
     /// Values row by row, in the order of the panel's columns.
     values: Vec<f64>,
@@ -48,12 +51,14 @@ impl<'a> Assembler<'a> {
         options: &'a PanelOptions,
         place: fn(u64) -> RowPlace,
     ) -> Self {
-        let tickers = Tickers::new(options);
+        let mut tickers = Tickers::new(options);
+        let only_ticker = options.ticker.as_ref().and_then(|name| tickers.number(name));
         Self {
             tickers,
             options,
             header,
             place,
+            only_ticker,
             keys: Vec::new(),
             values: Vec::new(),
             masked: 0,
@@ -69,6 +74,9 @@ impl<'a> Assembler<'a> {
     /// of the first bad row.
     pub(crate) fn push(&mut self, chunk: &mut Chunk) -> Result<(), PanelLoadError> {
         let rows = chunk.places.len();
+        if let (None, Some(name)) = (self.only_ticker, &self.options.ticker) {
+            return Err(PanelLoadError::TickerName { ticker: name.clone() });
+        }
         let width = self.header.columns.len();
         if self.values.try_reserve(rows * width).is_err() || self.keys.try_reserve(rows).is_err() {
             return Err(self.too_large(self.tickers.len(), 0, self.values.len() as u64));
@@ -88,8 +96,11 @@ impl<'a> Assembler<'a> {
                 continue;
             }
             let start = self.values.len();
-            self.values.extend(chunk.values.iter().map(|column| column[row]));
-            let key = RowKey { ticker: chunk.tickers[row], date: chunk.dates[row], place };
+            // Derived columns have no cells.
+            let cell = |column: &Vec<f64>| column.get(row).copied().unwrap_or_default();
+            self.values.extend(chunk.values.iter().map(cell));
+            let ticker = self.only_ticker.unwrap_or_else(|| chunk.tickers[row]);
+            let key = RowKey { ticker, date: chunk.dates[row], place };
             self.check_prices(&self.values[start..], &key)?;
             self.keys.push(key);
         }
@@ -120,8 +131,9 @@ impl<'a> Assembler<'a> {
         let place = || (self.place)(key.place);
         let column = |column: PriceColumn| self.header.source_name(column as usize).to_owned();
         let ticker = || self.tickers.name(key.ticker).to_owned();
+        let given = |column: &PriceColumn| !self.options.derives(*column);
         if !self.tickers.is_macro(key.ticker) {
-            for price in [Open, High, Low, Close] {
+            for price in [Open, High, Low, Close].into_iter().filter(given) {
                 let value = row[price as usize];
                 // Checks the 32-bit copy too, where a price of 0 means "no row".
                 if to_single(value) <= 0.0 {
@@ -140,11 +152,19 @@ impl<'a> Assembler<'a> {
             return Err(PanelLoadError::NegativeVolume { place, column, ticker, value: volume });
         }
         let (high, low) = (row[High as usize], row[Low as usize]);
-        if high < low {
+        if high < low && given(&High) && given(&Low) {
             let (place, column, ticker) = (place(), column(High), ticker());
             return Err(PanelLoadError::HighBelowLow { place, column, ticker, high, low });
         }
         Ok(())
+    }
+
+    /// Returns the error for a table of more rows than a panel may have.
+    #[cfg(feature = "parquet")]
+    pub(crate) fn too_many_rows(&self, rows: u64) -> PanelLoadError {
+        let columns = self.header.columns.len();
+        let rows = usize::try_from(rows).unwrap_or(usize::MAX);
+        PanelLoadError::TooLarge { tickers: 1, days: rows, columns, rows, limit: MAX_VALUES }
     }
 
     fn too_large(&self, tickers: usize, days: usize, limit: u64) -> PanelLoadError {
@@ -209,11 +229,16 @@ impl<'a> Assembler<'a> {
             *seen = at + 1;
             let start = shape.row(ticker, day);
             values[start..start + cells.len()].copy_from_slice(cells);
-            for (single, &value) in singles[start..].iter_mut().zip(cells) {
-                *single = to_single(value);
-            }
             let stride = shape.listed_stride();
             mark_listed(&mut listed[ticker * stride..(ticker + 1) * stride], day);
+        }
+        derive(self.options, &shape, &mut values, &mut listed);
+        let mut marks = tickers.iter().zip(listed.chunks_exact(shape.listed_stride()));
+        if let Some((ticker, _)) = marks.find(|(_, marks)| marks.iter().all(|&word| word == 0)) {
+            return Err(PanelLoadError::NoOpen { ticker: ticker.clone() });
+        }
+        for (single, &value) in singles.iter_mut().zip(&values) {
+            *single = to_single(value);
         }
         let is_macro =
             tickers.iter().map(|name| self.options.macro_tickers.contains(name)).collect();

@@ -147,6 +147,16 @@ pub(crate) fn longest_run(words: &[AtomicU64], days: usize) -> Range<usize> {
     longest
 }
 
+/// Returns whether `day` is listed in the words of one ticker of a table that is being built.
+pub(crate) fn is_marked(words: &[u64], day: usize) -> bool {
+    words[day / WORD_BITS] >> (day % WORD_BITS) & 1 == 1
+}
+
+/// Clears the listed bit of `day` in one ticker's words.
+pub(crate) fn unmark_listed(words: &mut [u64], day: usize) {
+    words[day / WORD_BITS] &= !(1 << (day % WORD_BITS));
+}
+
 /// Sets the listed bit of `day` in one ticker's words.
 pub(crate) fn mark_listed(words: &mut [u64], day: usize) {
     words[day / WORD_BITS] |= 1 << (day % WORD_BITS);

@@ -33,6 +33,8 @@ pub(crate) struct FileHeader {
 }
 
 impl FileHeader {
+    /// Returns the roles of columns with these names. Refuses renames of columns that are not there,
+    /// names that repeat, and a table without a column that a panel needs.
     pub(crate) fn of(names: Vec<String>, options: &PanelOptions) -> Result<Self, PanelLoadError> {
         let unknown = options.columns.keys().find(|theirs| !names.contains(theirs));
         if let Some(theirs) = unknown {
@@ -49,8 +51,7 @@ impl FileHeader {
         let mut sources = vec![usize::MAX; columns.len()];
         let mut seen = HashMap::new();
         let mut uses = Vec::with_capacity(names.len());
-        for (at, theirs) in names.iter().enumerate() {
-            let name = options.columns.get(theirs).unwrap_or(theirs).as_str();
+        for (at, name) in known_names(&names, options).into_iter().enumerate() {
             if is_ignored(name) {
                 uses.push(ColumnUse::Ignored);
                 continue;
@@ -79,10 +80,21 @@ impl FileHeader {
                 }
             });
         }
+        let given = |name: &str| seen.get(name).map(|at| names[at - 1].clone());
+        if let (Some(column), Some(ticker)) = (given("tic"), &options.ticker) {
+            return Err(PanelLoadError::TickerTwice { column, ticker: ticker.clone() });
+        }
+        let derived = options.derived.iter().map(|derived| derived.column().name());
+        if let Some(column) = derived.clone().find_map(given) {
+            return Err(PanelLoadError::DerivedTwice { column });
+        }
+        let unneeded = |name: &str| {
+            name == "tic" && options.ticker.is_some() || derived.clone().any(|own| own == name)
+        };
         let missing: Vec<String> = ["date", "tic"]
             .into_iter()
             .chain(PriceColumn::ALL.iter().map(|column| column.name()))
-            .filter(|name| !seen.contains_key(name))
+            .filter(|name| !seen.contains_key(name) && !unneeded(name))
             .map(str::to_owned)
             .collect();
         if missing.is_empty() {
@@ -106,10 +118,39 @@ impl FileHeader {
         })
     }
 
-    /// Returns the file's name of one of the panel's columns.
+    /// Returns the file's name of one of the panel's columns; the panel's name of a derived one.
     pub(crate) fn source_name(&self, column: usize) -> &str {
-        self.sources.get(column).and_then(|&at| self.names.get(at)).map_or("", String::as_str)
+        let source = self.sources.get(column).and_then(|&at| self.names.get(at));
+        source.or_else(|| self.columns.get(column)).map_or("", String::as_str)
     }
+}
+
+/// Other names of the columns of dates and tickers, in lower case.
+const SPELLINGS: [(&str, &[&str]); 2] = [("date", &[]), ("tic", &["ticker", "symbol"])];
+
+/// Returns the panel's name of each column: after renames, and with known names in other cases if
+/// the options say so.
+fn known_names<'a>(names: &'a [String], options: &'a PanelOptions) -> Vec<&'a str> {
+    let renamed = |name: &'a String| options.columns.get(name).unwrap_or(name).as_str();
+    let mut ours: Vec<&str> = names.iter().map(renamed).collect();
+    if !options.any_case {
+        return ours;
+    }
+    let prices = PriceColumn::ALL.iter().map(|column| (column.name(), &[] as &[&str]));
+    for (known, others) in SPELLINGS.into_iter().chain(prices) {
+        if ours.contains(&known) {
+            continue;
+        }
+        let fits = |name: &str| {
+            name.eq_ignore_ascii_case(known)
+                || others.iter().any(|other| name.eq_ignore_ascii_case(other))
+        };
+        let mut alike = (0..ours.len()).filter(|&at| fits(ours[at]));
+        if let (Some(only), None) = (alike.next(), alike.next()) {
+            ours[only] = known;
+        }
+    }
+    ours
 }
 
 /// Returns whether a column is ignored: day numbers of a panel, row numbers of pandas, or a column

@@ -36,11 +36,16 @@
 //! ```
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "parquet")]
+mod arrow_column;
 mod assemble;
+#[cfg(feature = "parquet")]
+mod batches;
 mod blocks;
 mod chunk;
 mod csv_load;
 mod date;
+mod derive;
 mod describe;
 mod error;
 mod gather;
@@ -59,13 +64,17 @@ mod tokenizer;
 mod tokenizer_file;
 mod transitions;
 mod windows;
+#[cfg(feature = "parquet")]
+mod zone;
 
 pub use assemble::PanelData;
 pub use describe::{Coverage, PanelSummary};
 pub use error::{PanelError, WindowError};
 pub use gather::ExactRows;
 pub use load_error::{ColumnRole, FileFormat, FilePart, NumberProblem, PanelLoadError, RowPlace};
-pub use options::{NanPolicy, PanelOptions, ParseNanPolicyError};
+pub use options::{
+    DerivedColumn, NanPolicy, PanelOptions, ParseDerivedColumnError, ParseNanPolicyError,
+};
 pub use panel::{Panel, PanelRow, PanelRows};
 #[cfg(feature = "parquet")]
 pub use parquet_write::{PanelFileWriter, PanelWriteError, TickerDays};

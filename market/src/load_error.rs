@@ -1,4 +1,4 @@
-//! Errors of loading a file: problem, place and remedy.
+//! Errors of loading a table: problem, place and remedy.
 #![expect(missing_docs, reason = "the messages show the fields")]
 
 use std::fmt::{self, Display};
@@ -14,7 +14,8 @@ use crate::header_hints::{date_hint, nameless_index, number_hint};
 pub enum RowPlace {
     /// A line of a CSV, counted from 1, the header included.
     Line(u64),
-    /// A row of a Parquet file, counted from 0 over all row groups, as `DataFrame.iloc` counts.
+    /// A row of a Parquet file or of a table in memory, counted from 0 over all row groups, as
+    /// `DataFrame.iloc` counts.
     Row(u64),
 }
 
@@ -167,7 +168,7 @@ impl FileFormat {
     }
 }
 
-/// Error of loading a file as a panel. Nothing was created.
+/// Error of loading a file or a table as a panel. Nothing was created.
 ///
 /// Columns carry the file's names. See [`RowPlace`] for how rows are counted.
 #[derive(Debug, Error)]
@@ -257,6 +258,38 @@ pub enum PanelLoadError {
         second: usize,
         /// The file's columns.
         found: Vec<String>,
+    },
+    /// A ticker for all rows of a table that has a column of tickers.
+    #[error(
+        "column {column:?} holds the tickers, and `ticker` names {ticker:?} for all rows; leave \
+         `ticker` out, or the column with columns {{{column:?}: \"\"}}"
+    )]
+    TickerTwice {
+        column: String,
+        /// The ticker for all rows.
+        ticker: String,
+    },
+    /// A name for the ticker of all rows that no ticker can have.
+    #[error("`ticker` is {ticker:?}, which cannot be a ticker; give another name")]
+    TickerName { ticker: String },
+    /// A derived column that the table has.
+    #[error(
+        "column {column:?} is in the table, and `derive` asks to compute it; leave it out of \
+         `derive`, or leave the column out with columns {{{column:?}: \"\"}}"
+    )]
+    DerivedTwice { column: String },
+    /// A ticker with a single row and a derived open.
+    #[error(
+        "{ticker:?} has one row, and an open that is derived is the close of the row before; give \
+         it more rows, or leave the ticker out"
+    )]
+    NoOpen { ticker: String },
+    /// A table in memory whose rows cannot be read.
+    #[error("the table cannot be read from row {row} (from 0) on: {message}")]
+    Batch {
+        /// First row of the batch.
+        row: u64,
+        message: String,
     },
     /// A rename of a column that the file lacks.
     #[error(

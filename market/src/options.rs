@@ -1,4 +1,4 @@
-//! Options of loading a file: macro tickers, column names, missing numbers.
+//! Options of loading a table: macro tickers, column names, missing numbers and columns.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,6 +6,8 @@ use std::{
 };
 
 use thiserror::Error;
+
+use crate::symbols::PriceColumn;
 
 /// Treatment of missing numbers: empty cells, nulls and NaN, and in a CSV `NA`, `N/A`, `null`,
 /// `NULL` and `None`.
@@ -39,6 +41,53 @@ impl FromStr for NanPolicy {
     }
 }
 
+/// A column that a table lacks and that loading computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum DerivedColumn {
+    /// The close of the ticker's row before. Its first row has none and counts as absent, since its
+    /// own close is not known when it opens.
+    Open,
+    /// The larger of open and close.
+    High,
+    /// The smaller of open and close.
+    Low,
+    /// Zero.
+    Volume,
+}
+
+impl DerivedColumn {
+    pub(crate) const ALL: [Self; 4] = [Self::Open, Self::High, Self::Low, Self::Volume];
+
+    /// Returns the column that is computed.
+    #[must_use]
+    pub fn column(self) -> PriceColumn {
+        match self {
+            Self::Open => PriceColumn::Open,
+            Self::High => PriceColumn::High,
+            Self::Low => PriceColumn::Low,
+            Self::Volume => PriceColumn::Volume,
+        }
+    }
+}
+
+/// A word that names no [`DerivedColumn`].
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("derive has {text:?}; give \"open\", \"high\", \"low\" or \"volume\"")]
+pub struct ParseDerivedColumnError {
+    /// The word.
+    pub text: String,
+}
+
+impl FromStr for DerivedColumn {
+    type Err = ParseDerivedColumnError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let named = Self::ALL.into_iter().find(|column| column.column().name() == text);
+        named.ok_or_else(|| ParseDerivedColumnError { text: text.to_owned() })
+    }
+}
+
 /// The byte between two cells of a CSV.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Separator(pub(crate) u8);
@@ -49,7 +98,7 @@ impl Default for Separator {
     }
 }
 
-/// Options of reading a CSV or Parquet file.
+/// Options of reading a CSV or Parquet file, or a table in memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PanelOptions {
     pub(crate) macro_tickers: BTreeSet<String>,
@@ -57,6 +106,9 @@ pub struct PanelOptions {
     pub(crate) columns: BTreeMap<String, String>,
     pub(crate) nan: NanPolicy,
     pub(crate) separator: Separator,
+    pub(crate) any_case: bool,
+    pub(crate) ticker: Option<String>,
+    pub(crate) derived: BTreeSet<DerivedColumn>,
 }
 
 impl PanelOptions {
@@ -100,5 +152,35 @@ impl PanelOptions {
     pub fn nan(mut self, policy: NanPolicy) -> Self {
         self.nan = policy;
         self
+    }
+
+    /// Takes known columns in other cases too, such as `Close`, and `ticker` or `symbol` for `tic`.
+    ///
+    /// Applies to a known name that no column has exactly, and that one other column resembles. By
+    /// default names are case-sensitive.
+    #[must_use]
+    pub fn any_case(mut self) -> Self {
+        self.any_case = true;
+        self
+    }
+
+    /// Names the ticker of all rows of a table without a column `tic`. Loading refuses a table that
+    /// has one.
+    #[must_use]
+    pub fn ticker(mut self, name: impl Into<String>) -> Self {
+        self.ticker = Some(name.into());
+        self
+    }
+
+    /// Computes columns that the table lacks; see [`DerivedColumn`] for how. Loading refuses a
+    /// table that has one of them.
+    #[must_use]
+    pub fn derive(mut self, columns: impl IntoIterator<Item = DerivedColumn>) -> Self {
+        self.derived = columns.into_iter().collect();
+        self
+    }
+
+    pub(crate) fn derives(&self, column: PriceColumn) -> bool {
+        self.derived.iter().any(|derived| derived.column() == column)
     }
 }

@@ -4,13 +4,10 @@
 //! batches, so that only one page of each is in memory. Files are untrusted: sizes are checked
 //! before decoding, and panics are contained (`backcast_files::parquet`).
 
-mod cells;
-mod zone;
-
 use std::{fs::File, io, path::Path, sync::Arc};
 
 use arrow_array::RecordBatch;
-use arrow_schema::{ArrowError, Field, Fields};
+use arrow_schema::{ArrowError, DataType, Field, Fields};
 use backcast_files::parquet::{ColumnChunk, FileSource, byte_range, read_footer};
 use backcast_files::{catch_panics, unpacked_limit};
 use parquet::{
@@ -27,33 +24,20 @@ use parquet::{
     },
 };
 
-use self::cells::{ParquetColumn, plain};
 use crate::{
+    arrow_column::{ArrowColumn, cell_type},
     assemble::{Assembler, PanelData},
     blocks::MAX_VALUES,
     chunk::{CHUNK_ROWS, Chunk},
     error::PanelError,
-    header::{ColumnUse, FileHeader},
-    load_error::{ColumnRole, FileFormat, FilePart, PanelLoadError, RowPlace},
+    header::FileHeader,
+    load_error::{FileFormat, FilePart, PanelLoadError, RowPlace},
     options::PanelOptions,
 };
 
 const MAGIC_BYTES: usize = 4;
 /// Bytes of the shortest file: both magics and the footer's length.
 const LEAST_BYTES: u64 = 12;
-
-impl ColumnUse {
-    /// Returns the role that decides which types the cells may have; `None` for a column that is
-    /// not read.
-    fn role(self) -> Option<ColumnRole> {
-        match self {
-            Self::Date => Some(ColumnRole::Date),
-            Self::Ticker => Some(ColumnRole::Ticker),
-            Self::Value(_) => Some(ColumnRole::Number),
-            Self::Ignored => None,
-        }
-    }
-}
 
 impl PanelData {
     /// Loads a Parquet file.
@@ -137,16 +121,7 @@ fn load(
     let fields = metadata.schema().fields();
     let header =
         FileHeader::of(fields.iter().map(|field| field.name().clone()).collect(), options)?;
-    let columns = header
-        .uses
-        .iter()
-        .zip(fields)
-        .enumerate()
-        .filter_map(|(at, (&what, field))| Some((at, what, what.role()?, field)))
-        .map(|(at, what, role, field)| {
-            ParquetColumn::new(at, what, role, field.name(), field.data_type())
-        })
-        .collect::<Result<Vec<_>, _>>()?;
+    let columns = ArrowColumn::of(&header, fields, decoded_type)?;
     let file = ParquetFile {
         leaves: leaves(metadata.metadata(), &columns),
         hint: fields.iter().map(asked).collect(),
@@ -166,14 +141,22 @@ fn load(
 
 /// Returns the Arrow field with the type that a column is decoded to.
 fn asked(field: &Arc<Field>) -> Field {
-    Field::new(field.name(), plain(field.data_type()), field.is_nullable())
+    Field::new(field.name(), decoded_type(field.data_type()), field.is_nullable())
+}
+
+/// Returns the type that a column is decoded to. Bytes are text that lacks the annotation.
+fn decoded_type(data_type: &DataType) -> DataType {
+    match cell_type(data_type) {
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => DataType::Utf8,
+        other => other,
+    }
 }
 
 /// Returns the position of each column among the leaves. A nested column has several leaves, of
 /// which the first counts; a column without a leaf gets `usize::MAX`.
-fn leaves(metadata: &ParquetMetaData, columns: &[ParquetColumn]) -> Vec<usize> {
+fn leaves(metadata: &ParquetMetaData, columns: &[ArrowColumn]) -> Vec<usize> {
     let schema = metadata.file_metadata().schema_descr();
-    let leaf = |column: &ParquetColumn| {
+    let leaf = |column: &ArrowColumn| {
         (0..schema.num_columns()).find(|&leaf| schema.get_column_root_idx(leaf) == column.at)
     };
     columns.iter().map(|column| leaf(column).unwrap_or(usize::MAX)).collect()
@@ -183,13 +166,13 @@ struct ParquetFile {
     source: FileSource,
     metadata: Arc<ParquetMetaData>,
     hint: Fields,
-    columns: Vec<ParquetColumn>,
+    columns: Vec<ArrowColumn>,
     /// Position of each column among the leaves of the file.
     leaves: Vec<usize>,
 }
 
 impl ParquetFile {
-    fn name(&self, column: &ParquetColumn) -> String {
+    fn name(&self, column: &ArrowColumn) -> String {
         self.hint.get(column.at).map_or_else(String::new, |field| field.name().clone())
     }
 
@@ -238,8 +221,7 @@ impl ParquetFile {
         chunk: &mut Chunk,
         assembler: &mut Assembler<'_>,
     ) -> Result<(), PanelLoadError> {
-        let part =
-            |column: &ParquetColumn| FilePart::Column { column: self.name(column), row_group };
+        let part = |column: &ArrowColumn| FilePart::Column { column: self.name(column), row_group };
         let mut readers = self
             .columns
             .iter()

@@ -44,6 +44,7 @@ _Path: TypeAlias = str | os.PathLike[str]
 _Exist: TypeAlias = Literal["error", "attach", "replace"]
 _AutoresetMode: TypeAlias = Literal["next_step", "same_step", "disabled"]
 _Nan: TypeAlias = Literal["refuse", "mask"]
+_Derived: TypeAlias = Literal["open", "high", "low", "volume"]
 _LanePolicy: TypeAlias = Literal["block", "drop_new", "fail", "overwrite"]
 _Boundary: TypeAlias = Literal["mask", "reject", "clamp"]
 _Select: TypeAlias = (
@@ -983,6 +984,8 @@ class Panel:
         persistent: bool = False,
         dir: _Path | None = None,
         separator: str = ",",
+        ticker: str | None = None,
+        derive: Sequence[_Derived] = (),
     ) -> Panel: ...
     @staticmethod
     def from_parquet(
@@ -995,6 +998,22 @@ class Panel:
         exist: _Exist = "error",
         persistent: bool = False,
         dir: _Path | None = None,
+        ticker: str | None = None,
+        derive: Sequence[_Derived] = (),
+    ) -> Panel: ...
+    @staticmethod
+    def from_frame(
+        frame: Any,
+        *,
+        macro: Sequence[str] = (),
+        columns: Mapping[str, str | None] | None = None,
+        nan: _Nan = "refuse",
+        name: str | None = None,
+        exist: _Exist = "error",
+        persistent: bool = False,
+        dir: _Path | None = None,
+        ticker: str | None = None,
+        derive: Sequence[_Derived] = (),
     ) -> Panel: ...
     @staticmethod
     def attach(name: str, *, dir: _Path | None = None) -> Panel: ...

@@ -164,6 +164,7 @@ def good(name: str, made: dict[str, Any]) -> dict[str, Any]:
         "Client.remove_object": {"name": "nobody"},
         "Panel.from_csv": {"path": csv},
         "Panel.from_parquet": {"path": csv},
+        "Panel.from_frame": {"frame": {"date": ["2024-01-02"]}},
         "Panel.attach": {"name": "prices"},
         "Panel.tokens": {"tickers": ["AAA"]},
         "Panel.windows": {"days": [1], "tokens": [[1]], "history": 1, "future": 1},

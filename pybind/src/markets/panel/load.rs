@@ -1,10 +1,10 @@
-//! Loading of panels from files: options, sharing and warnings.
+//! Loading of panels from files and frames: options, sharing and warnings.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use backcast_core::{Base, Exist};
-use backcast_market::{NanPolicy, PanelData, PanelError, PanelOptions};
+use backcast_market::{DerivedColumn, NanPolicy, PanelData, PanelError, PanelOptions};
 use pyo3::exceptions::PyUserWarning;
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
@@ -86,21 +86,40 @@ pub(super) fn separator_of(given: Argument<String>) -> Result<u8, Failure> {
     }
 }
 
-pub(super) fn options(
-    macro_tickers: Option<&Bound<'_, PyAny>>,
-    columns: Option<&Bound<'_, PyAny>>,
-    nan: Argument<String>,
-) -> Result<PanelOptions, Failure> {
-    let tickers = macro_tickers.map(|given| names_of(given, "macro")).transpose()?;
-    let policy: NanPolicy =
-        nan.get("nan", "\"refuse\" or \"mask\"")?.parse().map_err(bad_argument)?;
-    let columns = columns.map(renames).transpose()?;
-    let columns = columns.into_iter().flatten();
-    let columns = columns.map(|(theirs, ours)| (theirs, ours.unwrap_or_default()));
-    Ok(PanelOptions::default()
-        .macro_tickers(tickers.unwrap_or_default())
-        .columns(columns)
-        .nan(policy))
+/// Arguments of every call that loads a table.
+pub(super) struct TableArguments<'a, 'py> {
+    pub(super) macros: Option<&'a Bound<'py, PyAny>>,
+    pub(super) columns: Option<&'a Bound<'py, PyAny>>,
+    pub(super) nan: Argument<String>,
+    pub(super) ticker: Option<Argument<String>>,
+    pub(super) derive: Option<&'a Bound<'py, PyAny>>,
+}
+
+impl TableArguments<'_, '_> {
+    pub(super) fn options(self) -> Result<PanelOptions, Failure> {
+        let tickers = self.macros.map(|given| names_of(given, "macro")).transpose()?;
+        let policy: NanPolicy =
+            self.nan.get("nan", "\"refuse\" or \"mask\"")?.parse().map_err(bad_argument)?;
+        let columns = self.columns.map(renames).transpose()?;
+        let columns = columns.into_iter().flatten();
+        let columns = columns.map(|(theirs, ours)| (theirs, ours.unwrap_or_default()));
+        let options = PanelOptions::default()
+            .macro_tickers(tickers.unwrap_or_default())
+            .columns(columns)
+            .nan(policy)
+            .derive(self.derive.map(derived).transpose()?.unwrap_or_default());
+        Ok(match self.ticker {
+            Some(ticker) => options.ticker(ticker.get("ticker", "a name, such as \"AAPL\"")?),
+            None => options,
+        })
+    }
+}
+
+/// Reads the `derive` argument.
+fn derived(given: &Bound<'_, PyAny>) -> Result<Vec<DerivedColumn>, Failure> {
+    let wanted = "a sequence of columns, such as [\"volume\"]";
+    let words: Vec<String> = read(given, "derive", wanted)?;
+    words.iter().map(|word| word.parse().map_err(bad_argument)).collect()
 }
 
 /// Reads the `columns` argument. A column to leave out has `None`.

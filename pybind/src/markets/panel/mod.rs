@@ -1,6 +1,7 @@
 //! `backcast.Panel`: daily market data, shared once per machine, and windows around days.
 
 mod describe;
+mod frame;
 mod load;
 mod names;
 pub(crate) mod rows;
@@ -16,7 +17,8 @@ use numpy::{PyArray1, PyArray3};
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyTuple};
 
-use self::load::{PanelTarget, options, separator_of};
+use self::frame::Frame;
+use self::load::{PanelTarget, TableArguments, separator_of};
 use self::names::{NAMES, names_of, unknown_ticker};
 pub(crate) use self::windows::WindowMemory;
 use self::windows::{tokens_of, views, without_unit_axis};
@@ -30,8 +32,8 @@ use crate::location::{ByName, base_at, base_of, name_of, reduce_by_name};
 
 /// Immutable daily prices and indicators of many tickers, in memory that all processes share.
 ///
-/// Made by :meth:`from_csv` or :meth:`from_parquet`, joined by :meth:`attach`. A context manager;
-/// pickles by name. Axes are always tickers ``T``, days ``D``, columns ``C``; columns are open,
+/// Made by :meth:`from_csv`, :meth:`from_parquet` or :meth:`from_frame`, joined by :meth:`attach`.
+/// A context manager; pickles by name. Axes are always tickers ``T``, days ``D``, columns ``C``; columns are open,
 /// high, low, close, volume, then the indicators. A ticker without a row on a day has zeros there
 /// and a mask of 0.
 ///
@@ -132,7 +134,8 @@ impl Panel {
     ) -> Result<Self, Failure> {
         Err(no_constructor(
             "Panel",
-            "call Panel.from_csv(path), Panel.from_parquet(path) or Panel.attach(name)",
+            "call Panel.from_csv(path), Panel.from_parquet(path), Panel.from_frame(frame) or \
+             Panel.attach(name)",
         ))
     }
 
@@ -175,6 +178,12 @@ impl Panel {
     ///     Base directory; by default ``BACKCAST_DIR``, else ``/dev/shm``.
     /// separator : str
     ///     Character between two cells: one ASCII character, such as ``";"`` or a tab.
+    /// ticker : str, optional
+    ///     Ticker of all rows of a table without a column ``tic``.
+    /// derive : sequence of {"open", "high", "low", "volume"}
+    ///     Columns that the table lacks: the open is the close before it (the first row of a
+    ///     ticker becomes absent), high and low are the larger and the smaller of open and close,
+    ///     the volume is 0.
     ///
     /// Returns
     /// -------
@@ -196,10 +205,12 @@ impl Panel {
     #[staticmethod]
     #[pyo3(signature = (
         path=Argument::Missing, *, r#macro=None, columns=None, nan="refuse".into(), name=None,
-        exist="error".into(), persistent=false.into(), dir=None, separator=",".into()
+        exist="error".into(), persistent=false.into(), dir=None, separator=",".into(), ticker=None,
+        derive=None
     ))]
     #[pyo3(text_signature = "(path, *, macro=(), columns=None, nan='refuse', name=None, \
-                             exist='error', persistent=False, dir=None, separator=',')")]
+                             exist='error', persistent=False, dir=None, separator=',', \
+                             ticker=None, derive=())")]
     #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn from_csv<'py>(
         py: Python<'py>,
@@ -212,9 +223,12 @@ impl Panel {
         persistent: Argument<bool>,
         dir: Option<Argument<PathBuf>>,
         separator: Argument<String>,
+        ticker: Option<Argument<String>>,
+        derive: Option<&Bound<'py, PyAny>>,
     ) -> Result<Self, Failure> {
         let path = path.get("path", "the path of a CSV file")?;
-        let options = options(r#macro, columns, nan)?.separator(separator_of(separator)?);
+        let arguments = TableArguments { macros: r#macro, columns, nan, ticker, derive };
+        let options = arguments.options()?.separator(separator_of(separator)?);
         let share = PanelTarget::of(name, exist, persistent, dir)?;
         share.make(py, move || PanelData::from_csv(&path, &options))
     }
@@ -248,6 +262,12 @@ impl Panel {
     ///     Keep the panel when no process holds it.
     /// dir : path, optional
     ///     Base directory; by default ``BACKCAST_DIR``, else ``/dev/shm``.
+    /// ticker : str, optional
+    ///     Ticker of all rows of a table without a column ``tic``.
+    /// derive : sequence of {"open", "high", "low", "volume"}
+    ///     Columns that the table lacks: the open is the close before it (the first row of a
+    ///     ticker becomes absent), high and low are the larger and the smaller of open and close,
+    ///     the volume is 0.
     ///
     /// Returns
     /// -------
@@ -270,10 +290,11 @@ impl Panel {
     #[staticmethod]
     #[pyo3(signature = (
         path=Argument::Missing, *, r#macro=None, columns=None, nan="refuse".into(), name=None,
-        exist="error".into(), persistent=false.into(), dir=None
+        exist="error".into(), persistent=false.into(), dir=None, ticker=None, derive=None
     ))]
     #[pyo3(text_signature = "(path, *, macro=(), columns=None, nan='refuse', name=None, \
-                             exist='error', persistent=False, dir=None)")]
+                             exist='error', persistent=False, dir=None, ticker=None, \
+                             derive=())")]
     #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn from_parquet<'py>(
         py: Python<'py>,
@@ -285,11 +306,105 @@ impl Panel {
         exist: Argument<String>,
         persistent: Argument<bool>,
         dir: Option<Argument<PathBuf>>,
+        ticker: Option<Argument<String>>,
+        derive: Option<&Bound<'py, PyAny>>,
     ) -> Result<Self, Failure> {
         let path = path.get("path", "the path of a Parquet file")?;
-        let options = options(r#macro, columns, nan)?;
+        let arguments = TableArguments { macros: r#macro, columns, nan, ticker, derive };
+        let options = arguments.options()?;
         let share = PanelTarget::of(name, exist, persistent, dir)?;
         share.make(py, move || PanelData::from_parquet(&path, &options))
+    }
+
+    /// Load a data frame, an Arrow table or a dict of columns, and share it.
+    ///
+    /// One row per ticker and day, in any order, checked like the rows of a file. Frames of pandas
+    /// may also be wide, with fields and tickers as two levels of columns, as yfinance returns
+    /// them; a ticker then has no row where all its cells are missing.
+    ///
+    /// Parameters
+    /// ----------
+    /// frame : DataFrame, Arrow table or dict of array_like
+    ///     Anything with ``__arrow_c_stream__`` (polars, PyArrow, DuckDB, pandas 2.2 and later), a
+    ///     pandas frame, whose index is a column too, or a dict of columns of one length. Types as
+    ///     in :meth:`from_parquet`. Known columns may be written in another case, and ``ticker``
+    ///     or ``symbol`` means ``tic``.
+    /// macro : sequence of str
+    ///     Tickers that are shown but never traded, such as an index.
+    /// columns : dict of str to str or None, optional
+    ///     Names in the frame to names in the panel, such as ``{"day": "date"}``; None or an empty
+    ///     name leaves a column out.
+    /// nan : {"refuse", "mask"}
+    ///     Policy for a row that lacks a number (None, a null, a NaN): refuse the frame, or mask
+    ///     the row. Infinities are always refused.
+    /// name : str, optional
+    ///     Name that other processes attach to; private to this process when left out.
+    /// exist : {"error", "attach", "replace"}
+    ///     Policy when the name is taken. Attaching needs equal data.
+    /// persistent : bool
+    ///     Keep the panel when no process holds it.
+    /// dir : path, optional
+    ///     Base directory; by default ``BACKCAST_DIR``, else ``/dev/shm``.
+    /// ticker : str, optional
+    ///     Ticker of all rows of a table without a column ``tic``.
+    /// derive : sequence of {"open", "high", "low", "volume"}
+    ///     Columns that the table lacks: the open is the close before it (the first row of a
+    ///     ticker becomes absent), high and low are the larger and the smaller of open and close,
+    ///     the volume is 0.
+    ///
+    /// Returns
+    /// -------
+    /// Panel
+    ///
+    /// Raises
+    /// ------
+    /// PanelError
+    ///     If the frame is no such table; the message has row (counted from 0) and column.
+    /// ArgumentError, ArgumentTypeError
+    ///     If an argument is invalid.
+    /// ExistsError, SpaceError
+    ///     If the name is taken, or there is no room.
+    ///
+    /// Warns
+    /// -----
+    /// UserWarning
+    ///     If an open or a close of a tradable ticker lies outside low and high; the row is kept.
+    ///
+    /// Examples
+    /// --------
+    /// >>> closes = {"date": ["2024-01-02", "2024-01-03"], "close": [10.5, 11.5]}
+    /// >>> derive = ["open", "high", "low", "volume"]
+    /// >>> panel = bc.Panel.from_frame(closes, ticker="AAPL", derive=derive)
+    /// >>> panel.values[0, 1]
+    /// array([10.5, 11.5, 10.5, 11.5,  0. ])
+    #[staticmethod]
+    #[pyo3(signature = (
+        frame=None, *, r#macro=None, columns=None, nan="refuse".into(), name=None,
+        exist="error".into(), persistent=false.into(), dir=None, ticker=None, derive=None
+    ))]
+    #[pyo3(text_signature = "(frame, *, macro=(), columns=None, nan='refuse', name=None, \
+                             exist='error', persistent=False, dir=None, ticker=None, \
+                             derive=())")]
+    #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
+    fn from_frame<'py>(
+        py: Python<'py>,
+        frame: Option<&Bound<'py, PyAny>>,
+        r#macro: Option<&Bound<'py, PyAny>>,
+        columns: Option<&Bound<'py, PyAny>>,
+        nan: Argument<String>,
+        name: Option<Argument<String>>,
+        exist: Argument<String>,
+        persistent: Argument<bool>,
+        dir: Option<Argument<PathBuf>>,
+        ticker: Option<Argument<String>>,
+        derive: Option<&Bound<'py, PyAny>>,
+    ) -> Result<Self, Failure> {
+        let frame = required(frame, "frame", "a data frame, an Arrow table or a dict of columns")?;
+        let arguments = TableArguments { macros: r#macro, columns, nan, ticker, derive };
+        let options = arguments.options()?.any_case();
+        let share = PanelTarget::of(name, exist, persistent, dir)?;
+        let frame = Frame::of(frame)?;
+        share.make(py, move || frame.load(&options))
     }
 
     /// Attach to the panel of that name.

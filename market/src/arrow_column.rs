@@ -1,4 +1,6 @@
 //! Conversion of Arrow arrays to typed rows of a chunk: the allowed types of columns.
+//!
+//! Parquet files are decoded to such arrays, and frames in memory consist of them.
 
 use std::{borrow::Cow, fmt::Display};
 
@@ -13,39 +15,66 @@ use arrow_array::{
         UInt64Type,
     },
 };
-use arrow_schema::{DataType, TimeUnit};
+use arrow_schema::{DataType, Fields, TimeUnit};
 
-use super::zone::Zone;
 use crate::{
     chunk::{Chunk, Tickers, checked, shown},
     date::Date,
-    header::ColumnUse,
+    header::{ColumnUse, FileHeader},
     load_error::{ColumnRole, NumberProblem, PanelLoadError},
+    zone::Zone,
 };
 
 const DAY_SECONDS: i64 = 86_400;
 const DAY_MILLIS: i64 = DAY_SECONDS * 1000;
 
+impl ColumnUse {
+    /// Returns the role that decides which types the cells may have; `None` for a column that is
+    /// not read.
+    fn role(self) -> Option<ColumnRole> {
+        match self {
+            Self::Date => Some(ColumnRole::Date),
+            Self::Ticker => Some(ColumnRole::Ticker),
+            Self::Value(_) => Some(ColumnRole::Number),
+            Self::Ignored => None,
+        }
+    }
+}
+
 /// A column that is read.
 #[derive(Debug)]
-pub(super) struct ParquetColumn {
-    /// Position in the file and in the Arrow schema.
-    pub(super) at: usize,
-    pub(super) what: ColumnUse,
+pub(crate) struct ArrowColumn {
+    /// Position in the Arrow schema.
+    pub(crate) at: usize,
+    what: ColumnUse,
     /// Time zone of its timestamps.
     zone: Zone,
 }
 
-impl ParquetColumn {
-    /// Checks that the type fits the role of the column.
-    pub(super) fn new(
+impl ArrowColumn {
+    /// Returns the columns of a table that are read, after checking that their types fit their
+    /// roles. `plain` returns the type that the cells of a field arrive as.
+    pub(crate) fn of(
+        header: &FileHeader,
+        fields: &Fields,
+        plain: impl Fn(&DataType) -> DataType,
+    ) -> Result<Vec<Self>, PanelLoadError> {
+        let fields = header.uses.iter().zip(fields).enumerate();
+        fields
+            .filter_map(|(at, (&what, field))| Some((at, what, what.role()?, field)))
+            .map(|(at, what, role, field)| {
+                Self::new(at, what, role, field.name(), plain(field.data_type()))
+            })
+            .collect()
+    }
+
+    fn new(
         at: usize,
         what: ColumnUse,
         role: ColumnRole,
         name: &str,
-        data_type: &DataType,
+        value_type: DataType,
     ) -> Result<Self, PanelLoadError> {
-        let value_type = plain(data_type);
         if !fits(&value_type, role) {
             let (column, found) = (name.to_owned(), described(&value_type));
             return Err(PanelLoadError::ColumnType { column, found, role });
@@ -61,7 +90,7 @@ impl ParquetColumn {
     }
 
     /// Appends the cells of an array. Returns `false` if its type is not the checked one.
-    pub(super) fn push(
+    pub(crate) fn push(
         &self,
         array: &dyn Array,
         chunk: &mut Chunk,
@@ -76,7 +105,7 @@ impl ParquetColumn {
     }
 
     fn push_dates(&self, array: &dyn Array, chunk: &mut Chunk) -> bool {
-        if let Some(texts) = array.as_string_opt::<i32>() {
+        if let Some(texts) = texts(array) {
             for text in texts {
                 let date = text.and_then(|text| Date::parse(text.trim()));
                 chunk.push_date(self.at, date, || shown(text.unwrap_or("null")));
@@ -112,7 +141,7 @@ impl ParquetColumn {
         chunk: &mut Chunk,
         tickers: &mut Tickers<'_>,
     ) -> bool {
-        if let Some(texts) = array.as_string_opt::<i32>() {
+        if let Some(texts) = texts(array) {
             for text in texts {
                 chunk.push_ticker(self.at, text.unwrap_or_default().trim(), tickers);
             }
@@ -139,16 +168,11 @@ impl ParquetColumn {
     }
 }
 
-/// Returns the type to decode to: no dictionaries, and one kind of text.
-pub(super) fn plain(data_type: &DataType) -> DataType {
+/// Returns the type of the cells of a column in memory: no dictionaries, and one kind of text.
+pub(crate) fn cell_type(data_type: &DataType) -> DataType {
     match data_type {
-        DataType::Dictionary(_, value) => plain(value),
-        DataType::Utf8
-        | DataType::LargeUtf8
-        | DataType::Utf8View
-        | DataType::Binary
-        | DataType::LargeBinary
-        | DataType::BinaryView => DataType::Utf8,
+        DataType::Dictionary(_, value) => cell_type(value),
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => DataType::Utf8,
         other => other.clone(),
     }
 }
@@ -183,8 +207,20 @@ fn described(data_type: &DataType) -> String {
         T::Struct(_) | T::List(_) | T::LargeList(_) | T::FixedSizeList(..) | T::Map(..) => {
             "nested values".to_owned()
         }
+        T::Binary | T::LargeBinary | T::BinaryView | T::FixedSizeBinary(_) => "bytes".to_owned(),
         other => shown(&other.to_string()).into_owned(),
     }
+}
+
+/// Returns the texts of an array of any kind of text; `None` for other arrays.
+fn texts(array: &dyn Array) -> Option<Box<dyn Iterator<Item = Option<&str>> + '_>> {
+    if let Some(texts) = array.as_string_opt::<i32>() {
+        return Some(Box::new(texts.iter()));
+    }
+    if let Some(texts) = array.as_string_opt::<i64>() {
+        return Some(Box::new(texts.iter()));
+    }
+    Some(Box::new(array.as_string_view_opt()?.iter()))
 }
 
 type ColumnCells<'a, T> = Box<dyn Iterator<Item = Option<T>> + 'a>;

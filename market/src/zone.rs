@@ -9,7 +9,7 @@ const DATABASES: [&str; 3] = ["/usr/share/zoneinfo", "/usr/lib/zoneinfo", "/etc/
 
 /// Offset of local time from UTC.
 #[derive(Clone, Debug)]
-pub(super) enum Zone {
+pub(crate) enum Zone {
     Fixed(i64),
     Named(Box<TimeZone>),
 }
@@ -17,7 +17,7 @@ pub(super) enum Zone {
 impl Zone {
     /// Returns a zone by its name: an offset such as `+09:00`, `UTC`, or a name of the time zone
     /// database. Without a name it is UTC. Returns `None` if the name is unknown.
-    pub(super) fn of(name: Option<&str>) -> Option<Self> {
+    pub(crate) fn of(name: Option<&str>) -> Option<Self> {
         match name {
             None | Some("UTC" | "Etc/UTC" | "GMT" | "Z") => Some(Self::Fixed(0)),
             Some(name) => fixed(name).or_else(|| named(name)),
@@ -25,7 +25,7 @@ impl Zone {
     }
 
     /// Converts seconds since 1970 to local time; `None` out of range.
-    pub(super) fn local(&self, unix_seconds: i64) -> Option<i64> {
+    pub(crate) fn local(&self, unix_seconds: i64) -> Option<i64> {
         let ahead = match self {
             Self::Fixed(seconds) => *seconds,
             Self::Named(zone) => zone.find_local_time_type(unix_seconds).ok()?.ut_offset().into(),

@@ -1,0 +1,189 @@
+"""Tables in memory as ``Panel.from_frame`` reads them: an Arrow stream, or named columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from backcast.errors import ArgumentTypeError, PanelError
+
+# Name, kind of the cells, and the cells: an array, or texts of which some may be missing.
+Column: TypeAlias = tuple[str, str, NDArray[Any] | list[str | None]]
+
+# The fields of a wide table that name its level of fields.
+_FIELD = "close"
+_WANTED = (
+    "a data frame (pandas, polars), an Arrow table or reader, or a dict of columns, "
+    '{"date": [...], "tic": [...], "close": [...]}'
+)
+
+
+def table_of(frame: Any) -> Any:  # noqa: ANN401
+    """Return the rows of a frame: a capsule with an Arrow stream, or a list of columns.
+
+    Frames of pandas have their rows read through Arrow where PyArrow is installed.
+    """
+    if isinstance(frame, Mapping):
+        return _columns(frame.items())
+    names = getattr(getattr(frame, "dtype", None), "names", None)
+    if isinstance(frame, np.ndarray) and names is not None:
+        return _columns((name, frame[name]) for name in names)
+    is_pandas = hasattr(frame, "iloc") and hasattr(frame, "columns")
+    if is_pandas and getattr(frame.columns, "nlevels", 1) > 1:
+        return _columns(_long(frame))
+    if hasattr(frame, "__arrow_c_stream__"):
+        try:
+            return frame.__arrow_c_stream__()
+        except ImportError:
+            # pandas needs PyArrow for it.
+            if not is_pandas:
+                raise
+    if is_pandas:
+        cells = (frame.iloc[:, at].to_numpy() for at in range(len(frame.columns)))
+        return _columns([*_index(frame), *zip(map(str, frame.columns), cells, strict=True)])
+    if hasattr(frame, "collect"):
+        raise ArgumentTypeError("frame has its rows not computed yet; give frame.collect()")
+    raise ArgumentTypeError(f"frame is a {type(frame).__name__}; give {_WANTED}")
+
+
+def _index(frame: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401
+    """Return the levels of an index as columns. One that only counts rows is none."""
+    index = frame.index
+    if type(index).__name__ == "RangeIndex":
+        return
+    for level, name in enumerate(index.names):
+        yield (
+            f"__index_level_{level}__" if name is None else str(name),
+            index.get_level_values(level).to_numpy(),
+        )
+
+
+def _long(frame: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
+    """Return a wide table, whose columns are pairs of field and ticker, as one row per pair.
+
+    A ticker has no row where all its cells are missing.
+    """
+    labels = [tuple(map(str, label)) for label in frame.columns]
+    fields = [
+        level
+        for level in range(frame.columns.nlevels)
+        if any(label[level].lower() == _FIELD for label in labels)
+    ]
+    if frame.columns.nlevels != 2 or len(fields) != 1:
+        raise PanelError(
+            f"the columns of frame have {frame.columns.nlevels} levels, of which {len(fields)} "
+            f'have a "Close"; give two levels, one of fields and one of tickers, such as '
+            "df[['Open', 'High', 'Low', 'Close', 'Volume']]"
+        )
+    level = fields[0]
+    cells: dict[str, dict[str, Any]] = {}
+    for at, label in enumerate(labels):
+        of_ticker = cells.setdefault(label[1 - level], {})
+        if of_ticker.setdefault(label[level], at) != at:
+            raise PanelError(f"frame has two columns {label}; leave one out")
+    names = list(dict.fromkeys(label[level] for label in labels))
+    index = [*_index(frame)]
+    long: dict[str, list[Any]] = {name: [] for name in [*(name for name, _ in index), "tic"]}
+    long |= {name: [] for name in names}
+    if len(long) != len(index) + 1 + len(names):
+        raise PanelError(f"frame has fields {names} and an index of the same name; rename one")
+    for ticker, of_ticker in cells.items():
+        numbers = [
+            np.asarray(frame.iloc[:, of_ticker[name]].to_numpy(dtype=float, na_value=np.nan))
+            if name in of_ticker
+            else np.full(len(frame), np.nan)
+            for name in names
+        ]
+        kept = ~np.isnan(numbers).all(axis=0)
+        for name, column in [*index, *zip(names, numbers, strict=True)]:
+            long[name].append(column[kept])
+        long["tic"].append(np.full(int(kept.sum()), ticker, dtype=object))
+    return [(name, np.concatenate(parts)) for name, parts in long.items()]
+
+
+def _columns(named: Iterable[tuple[Any, Any]]) -> list[Column]:
+    """Return columns of equal lengths in the kinds that the native code knows."""
+    columns = [(str(name), *_cells(str(name), given)) for name, given in named]
+    for name, _, cells in columns[1:]:
+        if len(cells) != len(columns[0][2]):
+            raise PanelError(
+                f"column {name!r} has {len(cells)} rows, but column {columns[0][0]!r} has "
+                f"{len(columns[0][2])}; give one value for each row"
+            )
+    return columns
+
+
+def _cells(name: str, given: Any) -> tuple[str, NDArray[Any] | list[str | None]]:  # noqa: ANN401
+    array = np.ma.asarray(given) if isinstance(given, np.ma.MaskedArray) else np.asarray(given)
+    if isinstance(array, np.ma.MaskedArray):
+        array = array.astype(float).filled(np.nan)
+    if array.ndim != 1:
+        raise PanelError(
+            f"column {name!r} has shape {array.shape}; give one value for each row, shape (rows,)"
+        )
+    match array.dtype.kind:
+        case "f":
+            return "float", np.ascontiguousarray(array, dtype=np.float64)
+        case "i":
+            return "int", np.ascontiguousarray(array, dtype=np.int64)
+        case "u":
+            return "uint", np.ascontiguousarray(array, dtype=np.uint64)
+        case "b":
+            return "bool", array.tolist()
+        case "M":
+            return _instants(name, array)
+        case "U" | "S":
+            return "text", array.astype(str).tolist()
+        case "O":
+            return _objects(name, array.tolist())
+    raise PanelError(
+        f"column {name!r} is an array of {array.dtype}; give numbers, dates, timestamps or text"
+    )
+
+
+def _instants(name: str, array: NDArray[Any]) -> tuple[str, NDArray[Any]]:
+    unit, step = np.datetime_data(array.dtype)
+    if unit in ("Y", "M", "W", "D"):
+        return "day", np.ascontiguousarray(array.astype("datetime64[D]").view(np.int64))
+    if unit in ("h", "m"):
+        unit, step, array = "s", 1, array.astype("datetime64[s]")
+    if unit not in ("s", "ms", "us", "ns") or step != 1:
+        raise PanelError(
+            f'column {name!r} is an array of {array.dtype}; give array.astype("datetime64[us]")'
+        )
+    return unit, np.ascontiguousarray(array).view(np.int64)
+
+
+def _objects(name: str, cells: list[Any]) -> tuple[str, NDArray[Any] | list[str | None]]:
+    """Return objects as text, or as numbers if they are. Dates keep their zone in the text."""
+    missing = [_is_missing(cell) for cell in cells]
+    there = [cell for cell, absent in zip(cells, missing, strict=True) if not absent]
+    if all(isinstance(cell, str) or hasattr(cell, "isoformat") for cell in there):
+        return "text", [
+            None if absent else cell if isinstance(cell, str) else cell.isoformat()
+            for cell, absent in zip(cells, missing, strict=True)
+        ]
+    try:
+        if any(missing):
+            numbers = [np.nan if no else float(c) for c, no in zip(cells, missing, strict=True)]
+        elif all(isinstance(cell, int) for cell in cells):
+            return _cells(name, np.array(cells, dtype=np.int64))
+        else:
+            numbers = [float(cell) for cell in cells]
+    except (TypeError, ValueError, OverflowError) as error:
+        kinds = sorted({type(cell).__name__ for cell in there})
+        raise PanelError(
+            f"column {name!r} holds objects of {', '.join(kinds)}; give numbers, dates, "
+            "timestamps or text"
+        ) from error
+    return "float", np.array(numbers)
+
+
+def _is_missing(cell: Any) -> bool:  # noqa: ANN401
+    """Return whether a cell is None, a NaN, or the missing value of pandas."""
+    if cell is None or type(cell).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(cell, float) and cell != cell
