@@ -6,13 +6,14 @@ use backcast_layout::{Base, Exist};
 
 use crate::{
     blocks::{MAX_VALUES, PanelShape, mark_listed},
+    calendar::Calendar,
     chunk::{BadCell, BadCellKind, Chunk, Tickers, to_single},
-    date::Date,
     derive::derive,
     error::PanelError,
-    header::FileHeader,
+    header::{ColumnUse, FileHeader},
     load_error::{PanelLoadError, RowPlace},
     meta::Meta,
+    moment::Moment,
     options::{NanPolicy, PanelOptions},
     panel::Panel,
     symbols::PriceColumn,
@@ -35,13 +36,13 @@ pub(crate) struct Assembler<'a> {
     /// Values row by row, in the order of the panel's columns.
     values: Vec<f64>,
     masked: u64,
-    /// Days of rows that count as absent; they remain days of the panel.
-    masked_dates: BTreeSet<Date>,
+    /// Days or instants of rows that count as absent; they remain those of the panel.
+    masked_times: BTreeSet<Moment>,
 }
 
 struct RowKey {
     ticker: u32,
-    date: Date,
+    time: Moment,
     place: u64,
 }
 
@@ -62,7 +63,7 @@ impl<'a> Assembler<'a> {
             keys: Vec::new(),
             values: Vec::new(),
             masked: 0,
-            masked_dates: BTreeSet::new(),
+            masked_times: BTreeSet::new(),
         }
     }
 
@@ -87,12 +88,13 @@ impl<'a> Assembler<'a> {
             let (of_row, rest) = flaws.split_at(flaws.partition_point(|flaw| flaw.row == row));
             flaws = rest;
             let place = chunk.places[row];
+            let time = self.time_of(chunk, row, of_row)?;
             if !of_row.is_empty() {
                 if let Some(flaw) = of_row.iter().find(|flaw| !self.is_absence(flaw)) {
                     return Err(self.refusal(place, flaw));
                 }
                 self.masked += 1;
-                self.masked_dates.insert(chunk.dates[row]);
+                self.masked_times.insert(time);
                 continue;
             }
             let start = self.values.len();
@@ -100,12 +102,37 @@ impl<'a> Assembler<'a> {
             let cell = |column: &Vec<f64>| column.get(row).copied().unwrap_or_default();
             self.values.extend(chunk.values.iter().map(cell));
             let ticker = self.only_ticker.unwrap_or_else(|| chunk.tickers[row]);
-            let key = RowKey { ticker, date: chunk.dates[row], place };
+            let key = RowKey { ticker, time, place };
             self.check_prices(&self.values[start..], &key)?;
             self.keys.push(key);
         }
         chunk.clear();
         Ok(())
+    }
+
+    /// Returns the instant of a row: that of its cell, or of its day and time of day.
+    fn time_of(
+        &self,
+        chunk: &Chunk,
+        row: usize,
+        flaws: &[BadCell],
+    ) -> Result<Moment, PanelLoadError> {
+        let time = chunk.times[row];
+        let Some(&clock) = chunk.clocks.get(row) else { return Ok(time) };
+        if flaws.iter().any(|flaw| !matches!(flaw.kind, BadCellKind::Number(_))) {
+            return Ok(time);
+        }
+        let local = time.micros() + clock;
+        self.header.times.local_instant(local).map_err(|problem| {
+            let at = self.header.uses.iter().position(|what| *what == ColumnUse::Clock);
+            let shown = Moment::from_micros(local).unwrap_or(time).to_string();
+            PanelLoadError::BadTime {
+                place: (self.place)(chunk.places[row]),
+                column: at.map_or_else(String::new, |at| self.header.names[at].clone()),
+                text: shown.trim_end_matches('Z').to_owned(),
+                problem,
+            }
+        })
     }
 
     fn is_absence(&self, flaw: &BadCell) -> bool {
@@ -119,6 +146,7 @@ impl<'a> Assembler<'a> {
         let text = flaw.text.clone().into_owned();
         match flaw.kind {
             BadCellKind::Date => PanelLoadError::BadDate { place, column, text },
+            BadCellKind::Time(problem) => PanelLoadError::BadTime { place, column, text, problem },
             BadCellKind::Ticker => PanelLoadError::BadTicker { place, column, text },
             BadCellKind::Number(problem) => {
                 PanelLoadError::BadNumber { place, column, text, problem }
@@ -175,11 +203,16 @@ impl<'a> Assembler<'a> {
     /// Builds the panel of all rows so far. Refuses a table without rows, two rows of a ticker on
     /// one day, macro tickers without a row, and a panel that is too large.
     pub(crate) fn finish(self) -> Result<PanelData, PanelLoadError> {
+        if let Some(value) = self.options.bars_per_year
+            && !(value.is_finite() && value > 0.0)
+        {
+            return Err(PanelLoadError::BarsPerYear { value });
+        }
         if self.keys.is_empty() {
             return Err(PanelLoadError::NoRows { masked: self.masked });
         }
         let (tickers, ticker_ranks) = self.ranked_tickers();
-        let dates = self.distinct_dates();
+        let times = self.distinct_times();
         let missing: Vec<String> = self
             .options
             .macro_tickers
@@ -190,12 +223,17 @@ impl<'a> Assembler<'a> {
         if !missing.is_empty() {
             return Err(PanelLoadError::UnknownMacroTicker { missing, found: tickers });
         }
+        let calendar = self.header.calendar();
+        let label = |time: Moment| match calendar {
+            Calendar::Days => time.day().to_string(),
+            Calendar::Bars => time.to_string(),
+        };
         let columns = self.header.columns.clone();
         let dense = (self.values.len() as u64).saturating_mul(SPARSEST);
         let limit = MAX_VALUES.min(SMALL_VALUES.max(dense));
-        let shape = PanelShape::new(tickers.len(), dates.len(), columns.len())
+        let shape = PanelShape::new(tickers.len(), times.len(), columns.len())
             .filter(|shape| shape.values() as u64 <= limit)
-            .ok_or_else(|| self.too_large(tickers.len(), dates.len(), limit))?;
+            .ok_or_else(|| self.too_large(tickers.len(), times.len(), limit))?;
         let (mut values, mut singles, mut seen) = (Vec::new(), Vec::new(), Vec::new());
         let cells = shape.tickers * shape.days;
         // Too little memory is an error, not an abort.
@@ -203,7 +241,7 @@ impl<'a> Assembler<'a> {
             || singles.try_reserve_exact(shape.values()).is_err()
             || seen.try_reserve_exact(cells).is_err()
         {
-            return Err(self.too_large(tickers.len(), dates.len(), self.values.len() as u64));
+            return Err(self.too_large(tickers.len(), times.len(), self.values.len() as u64));
         }
         let mut listed = vec![0_u64; shape.listed_words()];
         values.resize(shape.values(), 0.0);
@@ -215,13 +253,13 @@ impl<'a> Assembler<'a> {
             self.keys.iter().zip(self.values.chunks_exact(columns.len())).enumerate()
         {
             let ticker = ticker_ranks[row.ticker as usize];
-            let day = dates.partition_point(|date| *date < row.date);
+            let day = times.partition_point(|time| *time < row.time);
             let seen = &mut seen[ticker * shape.days + day];
             if let Some(first) = seen.checked_sub(1) {
                 return Err(PanelLoadError::DuplicateRow {
                     columns: Box::new(self.header.key_names()),
                     ticker: tickers[ticker].clone(),
-                    date: row.date.to_string(),
+                    date: label(row.time),
                     first: (self.place)(self.keys[first].place),
                     second: (self.place)(row.place),
                 });
@@ -242,8 +280,14 @@ impl<'a> Assembler<'a> {
         }
         let is_macro =
             tickers.iter().map(|name| self.options.macro_tickers.contains(name)).collect();
-        let dates = dates.iter().map(Date::to_string).collect();
-        let meta = Meta::new(tickers, is_macro, dates, columns, &values, &listed);
+        let (dates, times) = match calendar {
+            Calendar::Days => (times.iter().map(|time| time.day().to_string()).collect(), vec![]),
+            Calendar::Bars => (vec![], times.iter().map(|time| time.micros()).collect()),
+        };
+        let mut meta = Meta::new(self.options.bars_per_year);
+        (meta.tickers, meta.is_macro) = (tickers, is_macro);
+        (meta.dates, meta.times, meta.columns) = (dates, times, columns);
+        let meta = meta.sealed(&values, &listed);
         Ok(PanelData { meta, values, singles, listed })
     }
 
@@ -264,12 +308,12 @@ impl<'a> Assembler<'a> {
         (numbers.into_iter().map(|number| name(number).to_owned()).collect(), ranks)
     }
 
-    fn distinct_dates(&self) -> Vec<Date> {
-        let mut dates = self.masked_dates.clone();
+    fn distinct_times(&self) -> Vec<Moment> {
+        let mut times = self.masked_times.clone();
         for row in &self.keys {
-            dates.insert(row.date);
+            times.insert(row.time);
         }
-        dates.into_iter().collect()
+        times.into_iter().collect()
     }
 }
 
@@ -319,7 +363,7 @@ impl PanelData {
     /// Returns one row per traded ticker and day; zeros for a day on which the ticker has none.
     pub(crate) fn traded_rows(&self) -> impl Iterator<Item = &[f64]> {
         let columns = self.meta.columns.len();
-        let tickers = self.values.chunks_exact(columns * self.meta.dates.len());
+        let tickers = self.values.chunks_exact(columns * self.meta.len());
         let traded = tickers.zip(&self.meta.is_macro).filter(|(_, is_macro)| !**is_macro);
         traded.flat_map(move |(rows, _)| rows.chunks_exact(columns))
     }

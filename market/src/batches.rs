@@ -56,7 +56,7 @@ fn load(
     let schema = reader.schema();
     let names = schema.fields().iter().map(|field| field.name().clone()).collect();
     let header = FileHeader::of(names, options)?;
-    let columns = ArrowColumn::of(&header, schema.fields(), cell_type)?;
+    let columns = ArrowColumn::of(&header, options, schema.fields(), cell_type)?;
     let most = MAX_VALUES / header.columns.len() as u64;
     let mut chunk = Chunk::new(header.columns.len());
     let mut assembler = Assembler::new(header, options, RowPlace::Row);

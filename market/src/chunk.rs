@@ -2,7 +2,12 @@
 
 use std::{borrow::Cow, collections::HashMap};
 
-use crate::{date::Date, load_error::NumberProblem, options::PanelOptions, symbols::CASH};
+use crate::{
+    load_error::{NumberProblem, TimeProblem},
+    moment::Moment,
+    options::PanelOptions,
+    symbols::CASH,
+};
 
 /// Maximum rows in a chunk.
 pub(crate) const CHUNK_ROWS: usize = 4096;
@@ -12,7 +17,9 @@ pub(crate) const CHUNK_ROWS: usize = 4096;
 pub(crate) struct Chunk {
     /// Line of each row in a CSV, or its number in a Parquet file.
     pub(crate) places: Vec<u64>,
-    pub(crate) dates: Vec<Date>,
+    pub(crate) times: Vec<Moment>,
+    /// Microseconds since midnight, if the table has a column of times of day.
+    pub(crate) clocks: Vec<i64>,
     /// Numbers of the tickers, from [`Tickers`].
     pub(crate) tickers: Vec<u32>,
     /// Values, one list for each column of the panel.
@@ -35,6 +42,7 @@ pub(crate) struct BadCell {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BadCellKind {
     Date,
+    Time(TimeProblem),
     Ticker,
     Number(NumberProblem),
 }
@@ -46,23 +54,57 @@ impl Chunk {
 
     pub(crate) fn clear(&mut self) {
         self.places.clear();
-        self.dates.clear();
+        self.times.clear();
+        self.clocks.clear();
         self.tickers.clear();
         self.flaws.clear();
         self.values.iter_mut().for_each(Vec::clear);
     }
 
-    pub(crate) fn push_date(
+    pub(crate) fn push_day(
         &mut self,
         column: usize,
-        date: Option<Date>,
+        day: Option<Moment>,
         text: impl FnOnce() -> Cow<'static, str>,
     ) {
-        if date.is_none() {
-            let row = self.dates.len();
+        if day.is_none() {
+            let row = self.times.len();
             self.flaws.push(BadCell { row, column, text: text(), kind: BadCellKind::Date });
         }
-        self.dates.push(date.unwrap_or_default());
+        self.times.push(day.unwrap_or_default());
+    }
+
+    pub(crate) fn push_time(
+        &mut self,
+        column: usize,
+        time: Result<Moment, TimeProblem>,
+        text: impl FnOnce() -> Cow<'static, str>,
+    ) {
+        if let Err(problem) = time {
+            let row = self.times.len();
+            let kind = BadCellKind::Time(problem);
+            self.flaws.push(BadCell { row, column, text: text(), kind });
+        }
+        self.times.push(time.unwrap_or_default());
+    }
+
+    /// Adds a time of day in nanoseconds since midnight.
+    pub(crate) fn push_clock(
+        &mut self,
+        column: usize,
+        nanos: Option<i64>,
+        text: impl FnOnce() -> Cow<'static, str>,
+    ) {
+        let problem = match nanos {
+            None => Some(TimeProblem::NotAClock),
+            Some(nanos) => (nanos % 1000 != 0).then_some(TimeProblem::TooFine),
+        };
+        if let Some(problem) = problem {
+            let row = self.clocks.len();
+            let kind = BadCellKind::Time(problem);
+            self.flaws.push(BadCell { row, column, text: text(), kind });
+        }
+        self.clocks.push(nanos.unwrap_or_default() / 1000);
     }
 
     pub(crate) fn push_ticker(&mut self, column: usize, name: &str, tickers: &mut Tickers) {

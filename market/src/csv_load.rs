@@ -7,7 +7,7 @@ use csv::{ByteRecord, ReaderBuilder};
 use crate::{
     assemble::{Assembler, PanelData},
     chunk::{CHUNK_ROWS, Chunk, checked, shown},
-    date::Date,
+    date::clock_nanos,
     error::PanelError,
     header::{ColumnUse, FileHeader, check_separator},
     header_hints::is_two_headers,
@@ -143,7 +143,11 @@ fn push_row(
         let owned = || shown(cell);
         match what {
             ColumnUse::Ignored => {}
-            ColumnUse::Date => chunk.push_date(at, Date::parse(cell), owned),
+            ColumnUse::Date => chunk.push_day(at, assembler.header().times.day_of(cell), owned),
+            ColumnUse::Clock => chunk.push_clock(at, clock_nanos(cell), owned),
+            ColumnUse::Timestamp => {
+                chunk.push_time(at, assembler.header().times.instant_of(cell), owned);
+            }
             ColumnUse::Ticker => chunk.push_ticker(at, cell, &mut assembler.tickers),
             ColumnUse::Value(column) => chunk.push_number(at, column, number(cell), owned),
         }

@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Display};
 
+use crate::zone::offset_seconds;
+
 /// A calendar day (proleptic Gregorian, years 1 to 9999) as the number `YYYYMMDD`.
 ///
 /// Numbers sort like their days, and like the texts that [`Display`] makes.
@@ -24,7 +26,6 @@ impl Date {
     }
 
     /// Returns the day `days` after 1970-01-01; `None` outside the years 1 to 9999.
-    #[cfg(any(feature = "parquet", test))]
     pub(crate) fn from_unix_days(days: i64) -> Option<Self> {
         // Counts days from 0000-03-01, so that a leap day ends its year. 400 years have 146,097
         // days.
@@ -38,6 +39,15 @@ impl Date {
         let year = year + era.checked_mul(400)? + i64::from(month <= 2);
         let number = year.checked_mul(10_000)?.checked_add(month * 100 + day)?;
         Self::from_number(u32::try_from(number).ok()?)
+    }
+
+    /// Returns the days since 1970-01-01. The inverse of [`from_unix_days`](Self::from_unix_days).
+    pub(crate) fn unix_days(self) -> i64 {
+        let (year, month) = (i64::from(self.0 / 10_000), i64::from(self.0 / 100 % 100));
+        let year = year - i64::from(month <= 2);
+        let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
+        let of_year = (153 * ((month + 9) % 12) + 2) / 5 + i64::from(self.0 % 100) - 1;
+        era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
     }
 
     /// Parses a day: `YYYY-MM-DD`, `YYYYMMDD`, or an ISO timestamp that begins with `YYYY-MM-DD`.
@@ -80,39 +90,32 @@ fn digits(text: &[u8]) -> Option<u32> {
     known.then(|| text.iter().fold(0, |number, digit| number * 10 + u32::from(digit - b'0')))
 }
 
-/// Returns whether `text` is `HH:MM[:SS[.fraction]]`, then nothing, `Z` or an offset `±HH[[:]MM]`.
+/// Returns whether `text` is a clock, then nothing, `Z` or an offset `±HH[[:]MM]`.
 fn is_time(text: &str) -> bool {
-    let (clock, offset) = match text.find(['Z', '+', '-']) {
-        Some(at) => text.split_at(at),
-        None => (text, "Z"),
-    };
-    let offset_fits = match *offset.as_bytes() {
-        [b'Z'] => true,
-        [b'+' | b'-', h0, h1] => below(&[h0, h1], 24),
-        [b'+' | b'-', h0, h1, m0, m1] | [b'+' | b'-', h0, h1, b':', m0, m1] => {
-            below(&[h0, h1], 24) && below(&[m0, m1], 60)
-        }
-        _ => false,
-    };
-    let mut parts = clock.splitn(2, '.');
-    let (clock, fraction) = (parts.next().unwrap_or_default(), parts.next());
-    offset_fits
-        && match *clock.as_bytes() {
-            [h0, h1, b':', m0, m1] => {
-                fraction.is_none() && below(&[h0, h1], 24) && below(&[m0, m1], 60)
-            }
-            [h0, h1, b':', m0, m1, b':', s0, s1] => {
-                fraction.is_none_or(|fraction| digits(fraction.as_bytes()).is_some())
-                    && below(&[h0, h1], 24)
-                    && below(&[m0, m1], 60)
-                    && below(&[s0, s1], 61)
-            }
-            _ => false,
-        }
+    let (clock, offset) = text.split_at(text.find(['Z', '+', '-']).unwrap_or(text.len()));
+    clock_nanos(clock).is_some() && (matches!(offset, "" | "Z") || offset_seconds(offset).is_some())
 }
 
-fn below(text: &[u8], limit: u32) -> bool {
-    digits(text).is_some_and(|number| number < limit)
+/// Parses `HH:MM[:SS[.fraction]]` and returns the nanoseconds since midnight. The fraction has up
+/// to nine digits; a leap second is the next minute.
+pub(crate) fn clock_nanos(text: &str) -> Option<i64> {
+    let (clock, fraction) = text.split_once('.').map_or((text, None), |(a, b)| (a, Some(b)));
+    let (hours, minutes, seconds) = match *clock.as_bytes() {
+        [h0, h1, b':', m0, m1] if fraction.is_none() => ([h0, h1], [m0, m1], [b'0'; 2]),
+        [h0, h1, b':', m0, m1, b':', s0, s1] => ([h0, h1], [m0, m1], [s0, s1]),
+        _ => return None,
+    };
+    let part = |text: [u8; 2], limit| digits(&text).filter(|number| *number < limit);
+    let seconds = (part(hours, 24)? * 60 + part(minutes, 60)?) * 60 + part(seconds, 61)?;
+    let nanos = match fraction {
+        // `digits` takes up to nine of them.
+        Some(fraction) => {
+            let shift = 9_u32.checked_sub(u32::try_from(fraction.len()).ok()?)?;
+            digits(fraction.as_bytes())? * 10_u32.pow(shift)
+        }
+        None => 0,
+    };
+    Some(i64::from(seconds) * 1_000_000_000 + i64::from(nanos))
 }
 
 #[cfg(test)]
@@ -185,6 +188,7 @@ mod tests {
         let mut counted = Date::from_number(10_101);
         for days in -719_162..=2_932_896 {
             assert_eq!(Date::from_unix_days(days), counted, "{days}");
+            assert_eq!(counted.map(Date::unix_days), Some(days));
             let Date(number) = counted.unwrap();
             let candidates =
                 [number + 1, number / 100 * 100 + 101, number / 10_000 * 10_000 + 10_101];

@@ -2,17 +2,23 @@
 
 use serde::Serialize;
 
-use crate::{assemble::PanelData, blocks::is_listed, panel::Panel, symbols::PriceColumn};
+use crate::{
+    assemble::PanelData, blocks::is_listed, calendar::Calendar, panel::Panel, symbols::PriceColumn,
+};
 
 /// Summary of a panel. Days are numbered from 0. Prices are those of the file, per share.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct PanelSummary {
-    /// Number of days, `D`.
+    /// Labels of the rows: days or instants.
+    pub calendar: Calendar,
+    /// Number of days or bars, `D`.
     pub days: usize,
-    /// The first day, `YYYY-MM-DD`.
+    /// Number of days or bars of a year, from [`Panel::bars_per_year`].
+    pub bars_per_year: f64,
+    /// The first day, `YYYY-MM-DD`, or bar, `2024-01-02T14:30:00Z`.
     pub first_date: Option<String>,
-    /// The last day, `YYYY-MM-DD`.
+    /// The last day or bar, in the same form.
     pub last_date: Option<String>,
     /// All tickers, macro ones included, sorted by their bytes.
     pub tickers: Vec<String>,
@@ -55,9 +61,9 @@ pub struct Coverage {
     pub first_day: Option<usize>,
     /// Last of these days; `None` if there are none.
     pub last_day: Option<usize>,
-    /// Date of the first day, `YYYY-MM-DD`.
+    /// Date of the first day, as in the summary.
     pub first_date: Option<String>,
-    /// Date of the last day, `YYYY-MM-DD`.
+    /// Date of the last day, as in the summary.
     pub last_date: Option<String>,
     /// Number of days between the first and the last on which the ticker has no row.
     pub missing_days: usize,
@@ -92,9 +98,11 @@ impl Panel {
         let tradable = || coverage.iter().filter(|ticker| !ticker.is_macro);
         let macros = coverage.iter().filter(|ticker| ticker.is_macro);
         PanelSummary {
+            calendar: self.calendar(),
             days: self.days(),
-            first_date: self.dates().first().cloned(),
-            last_date: self.dates().last().cloned(),
+            bars_per_year: self.bars_per_year(),
+            first_date: self.date(0),
+            last_date: self.date(self.days().wrapping_sub(1)),
             tickers: self.tickers().to_vec(),
             macro_tickers: macros.map(|ticker| ticker.ticker.clone()).collect(),
             columns: self.columns().to_vec(),
@@ -145,7 +153,7 @@ impl Panel {
             max_price = Some(max_price.map_or(high, |highest: f64| highest.max(high)));
         }
         let first_day = self.first_day(ticker);
-        let date = |day: Option<usize>| day.and_then(|day| self.dates().get(day)).cloned();
+        let date = |day: Option<usize>| day.and_then(|day| self.date(day));
         let span = first_day.zip(last_day).map_or(0, |(first, last)| last - first + 1);
         Coverage {
             ticker: self.tickers()[ticker].clone(),

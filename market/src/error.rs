@@ -9,7 +9,25 @@ use std::{
 use backcast_layout::{IoCause, SegmentError};
 use thiserror::Error;
 
-use crate::load_error::PanelLoadError;
+use crate::{calendar::Calendar, load_error::PanelLoadError};
+
+/// Text that names no day or instant of a panel's calendar.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error(
+    "{when:?} is no {}",
+    match calendar {
+        Calendar::Days => "day; give a date, 2024-01-02",
+        Calendar::Bars => {
+            "instant of a panel of bars; give a date, or a time with its offset, \
+             2024-01-02T14:30:00Z"
+        }
+    }
+)]
+pub struct LookupError {
+    pub when: String,
+    /// Labels of the panel's rows.
+    pub calendar: Calendar,
+}
 
 /// Error of loading, sharing or attaching a panel.
 #[derive(Debug, Error)]
@@ -28,9 +46,9 @@ pub enum PanelError {
     },
     /// The path is a folder instead of a file.
     #[error(
-        "{} is a folder, and a panel is loaded from one file; write its parts as one first, in \
-         pandas with \
-         pd.read_parquet(folder).to_parquet(\"prices.parquet\")",
+        "{} is a folder, and a panel is loaded from one file; write its parts as one first, or \
+         load them as record batches, in Python with \
+         Panel.from_frame(pyarrow.dataset.dataset(folder).scanner().to_reader())",
         path.display()
     )]
     Folder {

@@ -4,7 +4,10 @@ use std::collections::HashMap;
 
 use backcast_layout::closest_name;
 
-use crate::{load_error::PanelLoadError, options::PanelOptions, symbols::PriceColumn};
+use crate::{
+    calendar::Calendar, load_error::PanelLoadError, moment::TimeRules, options::PanelOptions,
+    symbols::PriceColumn, zone::Zone,
+};
 
 /// Separators that programs write instead of commas.
 const SEPARATORS: [char; 3] = [';', '\t', '|'];
@@ -12,7 +15,12 @@ const SEPARATORS: [char; 3] = [';', '\t', '|'];
 /// Role of a column of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ColumnUse {
+    /// Days.
     Date,
+    /// Times of day, beside days.
+    Clock,
+    /// Instants.
+    Timestamp,
     Ticker,
     /// Position among the panel's columns.
     Value(usize),
@@ -30,10 +38,11 @@ pub(crate) struct FileHeader {
     pub(crate) columns: Vec<String>,
     /// Position in the file of each of the panel's columns.
     pub(crate) sources: Vec<usize>,
+    pub(crate) times: TimeRules,
 }
 
 impl FileHeader {
-    /// Returns the roles of columns with these names. Refuses renames of columns that are not there,
+    /// Returns the roles of columns with these names. Refuses renames of columns that are absent,
     /// names that repeat, and a table without a column that a panel needs.
     pub(crate) fn of(names: Vec<String>, options: &PanelOptions) -> Result<Self, PanelLoadError> {
         let unknown = options.columns.keys().find(|theirs| !names.contains(theirs));
@@ -66,6 +75,8 @@ impl FileHeader {
             }
             uses.push(match name {
                 "date" => ColumnUse::Date,
+                "time" => ColumnUse::Clock,
+                "timestamp" => ColumnUse::Timestamp,
                 "tic" => ColumnUse::Ticker,
                 _ => {
                     // Duplicates were refused, so a known name is one of the five prices.
@@ -91,17 +102,24 @@ impl FileHeader {
         let unneeded = |name: &str| {
             name == "tic" && options.ticker.is_some() || derived.clone().any(|own| own == name)
         };
-        let missing: Vec<String> = ["date", "tic"]
+        if let Some(instants) = given("timestamp")
+            && let Some(other) = given("date").or_else(|| given("time"))
+        {
+            return Err(PanelLoadError::TwoTimes { columns: Box::new([other, instants]) });
+        }
+        let label = if seen.contains_key("timestamp") { "timestamp" } else { "date" };
+        let missing: Vec<String> = [label, "tic"]
             .into_iter()
             .chain(PriceColumn::ALL.iter().map(|column| column.name()))
             .filter(|name| !seen.contains_key(name) && !unneeded(name))
             .map(str::to_owned)
             .collect();
         if missing.is_empty() {
-            return Ok(Self { uses, names, columns, sources });
+            let times = time_rules(options, given)?;
+            return Ok(Self { uses, names, columns, sources, times });
         }
         let required = |name: &String| {
-            matches!(name.as_str(), "date" | "tic")
+            matches!(name.as_str(), "date" | "time" | "timestamp" | "tic")
                 || PriceColumn::ALL.iter().any(|column| column.name() == name)
         };
         let others = || names.iter().filter(|name| !required(name)).map(String::as_str);
@@ -110,12 +128,19 @@ impl FileHeader {
         Err(PanelLoadError::MissingColumns { missing, closest, found: names })
     }
 
-    /// Returns the file's names of the columns of days and tickers.
+    /// Returns the file's names of the columns of days or instants, and of tickers.
     pub(crate) fn key_names(&self) -> [String; 2] {
-        [ColumnUse::Date, ColumnUse::Ticker].map(|wanted| {
-            let at = self.uses.iter().position(|what| *what == wanted);
+        let name = |uses: &[ColumnUse]| {
+            let at = self.uses.iter().position(|what| uses.contains(what));
             at.map_or_else(String::new, |at| self.names[at].clone())
-        })
+        };
+        [name(&[ColumnUse::Date, ColumnUse::Timestamp]), name(&[ColumnUse::Ticker])]
+    }
+
+    /// Returns whether the rows are labelled with days or with instants.
+    pub(crate) fn calendar(&self) -> Calendar {
+        let bars = |what: &ColumnUse| matches!(what, ColumnUse::Clock | ColumnUse::Timestamp);
+        if self.uses.iter().any(bars) { Calendar::Bars } else { Calendar::Days }
     }
 
     /// Returns the file's name of one of the panel's columns; the panel's name of a derived one.
@@ -126,7 +151,8 @@ impl FileHeader {
 }
 
 /// Other names of the columns of dates and tickers, in lower case.
-const SPELLINGS: [(&str, &[&str]); 2] = [("date", &[]), ("tic", &["ticker", "symbol"])];
+const SPELLINGS: [(&str, &[&str]); 4] =
+    [("date", &[]), ("time", &[]), ("timestamp", &["datetime"]), ("tic", &["ticker", "symbol"])];
 
 /// Returns the panel's name of each column: after renames, and with known names in other cases if
 /// the options say so.
@@ -151,6 +177,38 @@ fn known_names<'a>(names: &'a [String], options: &'a PanelOptions) -> Vec<&'a st
         }
     }
     ours
+}
+
+/// Returns the rules by which the times of a table are read. Checks the options against the columns
+/// that hold times. `given` returns the file's name of one of the panel's columns.
+fn time_rules(
+    options: &PanelOptions,
+    given: impl Fn(&str) -> Option<String>,
+) -> Result<TimeRules, PanelLoadError> {
+    let (timestamp, clock) = (given("timestamp"), given("time"));
+    let has_clock = clock.is_some();
+    let is_daily = timestamp.is_none() && !has_clock;
+    let column = timestamp.or(clock).or_else(|| given("date")).unwrap_or_default();
+    if is_daily && options.zone.is_some() {
+        return Err(PanelLoadError::UnusedOption { option: "zone", column });
+    }
+    if has_clock && options.unit.is_some() {
+        return Err(PanelLoadError::UnusedOption { option: "unit", column });
+    }
+    if options.zone.is_some() && options.unit.is_some() {
+        return Err(PanelLoadError::ZoneOfNumbers { column });
+    }
+    if has_clock && options.zone.is_none() {
+        return Err(PanelLoadError::NoZone { column });
+    }
+    let zone = match &options.zone {
+        Some(name) => match Zone::of(Some(name)) {
+            Some(zone) => Some(zone),
+            None => return Err(PanelLoadError::UnknownZone { column, zone: name.clone() }),
+        },
+        None => None,
+    };
+    Ok(TimeRules { zone, unit: options.unit })
 }
 
 /// Returns whether a column is ignored: day numbers of a panel, row numbers of pandas, or a column

@@ -28,7 +28,8 @@ pub(crate) fn nameless_index(missing: &[String], found: &[String]) -> String {
     match nameless.filter(|_| missing.iter().any(|name| name == "date")) {
         Some(name) => format!(
             "; the column {name:?} is an index that was written without a name: if it holds the \
-             days, load with columns {{{name:?}: \"date\"}}"
+             days, load with columns {{{name:?}: \"date\"}}, and with \"timestamp\" if it holds \
+             instants"
         ),
         None => String::new(),
     }
@@ -40,9 +41,7 @@ pub(crate) fn number_hint(column: &str, text: &str) -> String {
     let leave_out = format!("leave the column out with columns {{{column:?}: \"\"}}");
     if is_clock(text) {
         return format!(
-            "; it is a time of day: {leave_out}, and if there are several rows a day, make one of \
-             them first, since a \
-             panel has one row per ticker and day"
+            "; it is a time of day: {leave_out}, or call the column \"time\" for a panel of bars"
         );
     }
     let decimal =
@@ -65,10 +64,7 @@ pub(crate) fn date_hint(text: &str) -> String {
     if !is_digits(text) {
         return String::new();
     }
-    format!(
-        "; it looks like {factor} since 1970: make days of them first, in pandas with \
-         pd.to_datetime(column, unit={unit:?})"
-    )
+    format!("; it looks like {factor} since 1970: set the unit {unit:?}")
 }
 
 fn is_digits(text: &str) -> bool {
@@ -104,8 +100,8 @@ mod tests {
             .map(|(column, text)| number_hint(column, text));
         assert!(time != comma && time != other && comma != other, "{time}, {comma}, {other}");
         assert!(other.contains("columns {\"sector\": \"\"}"), "{other}");
-        assert!(date_hint("1704153600").contains("unit=\"s\""));
-        assert!(date_hint("1704153600000000000").contains("unit=\"ns\""));
+        assert!(date_hint("1704153600").contains("unit \"s\""));
+        assert!(date_hint("1704153600000000000").contains("unit \"ns\""));
         assert_eq!(date_hint("01/02/2024"), "");
     }
 }

@@ -1,10 +1,14 @@
-//! Market panels: daily prices and indicators, shared once per machine.
+//! Market panels: prices and indicators by day or by bar, shared once per machine.
 //!
-//! A [`Panel`] is an immutable table `[ticker, day, column]` of daily prices and indicators. It is
-//! loaded from a long CSV or Parquet file ([`PanelData::from_csv`], [`PanelData::from_parquet`]),
-//! published as one read-only segment ([`PanelData::share`]) and attached by name from any process
-//! ([`Panel::attach`]). Storage is ticker-major, so the days around `(ticker, day)` are one
-//! contiguous block and [`Panel::windows_into`] is one copy per (sample, ticker).
+//! A [`Panel`] is an immutable table `[ticker, day, column]` of prices and indicators. It is loaded
+//! from a long CSV or Parquet file ([`PanelData::from_csv`], [`PanelData::from_parquet`]) or from
+//! record batches in memory ([`PanelData::from_batches`]), published as one read-only segment
+//! ([`PanelData::share`]) and attached by name from any process ([`Panel::attach`]). Storage is
+//! ticker-major, so the days around `(ticker, day)` are one contiguous block and
+//! [`Panel::windows_into`] is one copy per (sample, ticker).
+//!
+//! Rows are labelled with days or, in panels of bars, with instants ([`Panel::calendar`]). What is
+//! said of days applies to bars, too.
 //!
 //! The day itself is in neither half of a window. History is `day-H .. day-1`, future is `day+1 ..
 //! day+F`. Of `day` only the open is shown, since nothing else of it is known when a decision is
@@ -42,6 +46,7 @@ mod assemble;
 #[cfg(feature = "parquet")]
 mod batches;
 mod blocks;
+mod calendar;
 mod chunk;
 mod csv_load;
 mod date;
@@ -53,6 +58,7 @@ mod header;
 mod header_hints;
 mod load_error;
 mod meta;
+mod moment;
 mod options;
 mod panel;
 #[cfg(feature = "parquet")]
@@ -64,14 +70,17 @@ mod tokenizer;
 mod tokenizer_file;
 mod transitions;
 mod windows;
-#[cfg(feature = "parquet")]
 mod zone;
 
 pub use assemble::PanelData;
+pub use calendar::Calendar;
 pub use describe::{Coverage, PanelSummary};
-pub use error::{PanelError, WindowError};
+pub use error::{LookupError, PanelError, WindowError};
 pub use gather::ExactRows;
-pub use load_error::{ColumnRole, FileFormat, FilePart, NumberProblem, PanelLoadError, RowPlace};
+pub use load_error::{
+    ColumnRole, FileFormat, FilePart, NumberProblem, PanelLoadError, RowPlace, TimeProblem,
+};
+pub use moment::{EpochUnit, ParseEpochUnitError};
 pub use options::{
     DerivedColumn, NanPolicy, PanelOptions, ParseDerivedColumnError, ParseNanPolicyError,
 };

@@ -74,12 +74,75 @@ impl NumberProblem {
     }
 }
 
+/// Reason why a cell holds no instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TimeProblem {
+    /// A null, or text that is no ISO timestamp.
+    NotATime,
+    /// A null, or text that is no time of day.
+    NotAClock,
+    /// Text that is no whole number, where a unit is set.
+    NotANumber,
+    /// An instant outside the years 1 to 9999.
+    OutOfRange,
+    /// Digits below a microsecond.
+    TooFine,
+    /// A time without a zone, where none is set.
+    NoZone,
+    /// A time with a zone of its own, where one is set.
+    HasZone,
+    /// A local time that clocks show twice, since they are set back.
+    Ambiguous,
+    /// A local time that clocks never show, since they are set forward.
+    Skipped,
+}
+
+impl TimeProblem {
+    fn text(self) -> &'static str {
+        match self {
+            Self::NotATime => {
+                "is no timestamp; write 2024-01-02T14:30:00Z, or set the unit of numbers since 1970"
+            }
+            Self::NotAClock => "is no time of day; write HH:MM or HH:MM:SS",
+            Self::NotANumber => {
+                "is no whole number since 1970, as `unit` asks for; leave `unit` out, or write \
+                 whole numbers"
+            }
+            Self::OutOfRange => "leaves the years 1 to 9999; check the unit",
+            Self::TooFine => {
+                "has digits below a microsecond, the finest that a panel keeps; round it"
+            }
+            Self::NoZone => {
+                "has no time zone; set `zone`, such as \"UTC\" or \"America/New_York\", or write \
+                 the offset"
+            }
+            Self::HasZone => {
+                "has a time zone of its own beside `zone`; leave `zone` out, or write all times \
+                 without one"
+            }
+            Self::Ambiguous => {
+                "is shown twice by the clocks of the zone, which are set back then; write the \
+                 offset, or times in UTC"
+            }
+            Self::Skipped => {
+                "is never shown by the clocks of the zone, which are set forward then; correct the \
+                 zone, or write times in UTC"
+            }
+        }
+    }
+}
+
 /// Role of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ColumnRole {
     /// The column `date`.
     Date,
+    /// The column `time`.
+    Clock,
+    /// The column `timestamp`.
+    Timestamp,
     /// The column `tic`.
     Ticker,
     /// A price, the volume or an indicator.
@@ -91,6 +154,11 @@ impl ColumnRole {
         match self {
             Self::Date => {
                 "a day is a date, a timestamp, text YYYY-MM-DD or an integer YYYYMMDD; cast it"
+            }
+            Self::Clock => "a time of day is a time or text HH:MM[:SS]; cast it",
+            Self::Timestamp => {
+                "an instant is a timestamp, an ISO text or an integer with a unit; cast it, or \
+                 call the column date if it holds days"
             }
             Self::Ticker => "a ticker is text or an integer; cast it",
             Self::Number => {
@@ -192,9 +260,9 @@ pub enum PanelLoadError {
     /// The file has a header row of fields and one of tickers.
     #[error(
         "the file has two header rows, fields {} and tickers {}, as yfinance writes it: a panel \
-         needs a row per ticker and day; write the table in long form first, in pandas with \
-         df.stack(level=1).to_csv(path), and load it with columns {{\"Date\": \"date\", \
-         \"Ticker\": \"tic\", \"Open\": \"open\", ...}}",
+         needs a row per ticker and day; in Python, Panel.from_frame(df) takes the frame itself; \
+         or write it in long form first, with df.stack(level=1).to_csv(path), and load it with \
+         columns {{\"Date\": \"date\", \"Ticker\": \"tic\", \"Open\": \"open\", ...}}",
         quoted(first),
         quoted(second)
     )]
@@ -315,7 +383,8 @@ pub enum PanelLoadError {
     /// Timestamps in an unknown time zone.
     #[error(
         "column {column:?} is in the time zone {zone:?}, which this machine's time zone database \
-         does not know; drop the zone (the local day stays), or install the database"
+         does not know; correct the name, install the database, or drop the zone of days (the \
+         local day stays)"
     )]
     UnknownZone { column: String, zone: String },
     /// A record with more or fewer cells than the header.
@@ -398,24 +467,76 @@ pub enum PanelLoadError {
         date_hint(text)
     )]
     BadDate { place: RowPlace, column: String, text: String },
+    /// A cell that holds no instant.
+    #[error("{place}, column {column:?}: {text:?} {}", problem.text())]
+    BadTime {
+        place: RowPlace,
+        column: String,
+        text: String,
+        /// Problem.
+        problem: TimeProblem,
+    },
+    /// Times without a zone.
+    #[error(
+        "column {column:?} holds times without a time zone; set `zone`, such as \"UTC\" or \
+         \"America/New_York\"; for a panel by day leave times of day out"
+    )]
+    NoZone { column: String },
+    /// Timestamps with a zone, for which one is set.
+    #[error(
+        "column {column:?} is in the time zone {own:?}, and `zone` is {zone:?}; leave `zone` out"
+    )]
+    TwoZones {
+        column: String,
+        /// Zone of the column.
+        own: String,
+        /// Zone of the option.
+        zone: String,
+    },
+    /// A zone for numbers since 1970, which count in UTC.
+    #[error(
+        "column {column:?} holds numbers since 1970 by `unit`, which count in UTC; leave `zone` out"
+    )]
+    ZoneOfNumbers { column: String },
+    /// Integers in a column of instants without a unit.
+    #[error(
+        "column {column:?} holds integers; set `unit` to \"s\", \"ms\", \"us\" or \"ns\" if they \
+         count from 1970"
+    )]
+    NoUnit { column: String },
+    /// An option that says how to read times of another kind than the table has.
+    #[error("`{option}` does not apply to the column {column:?}; leave it out")]
+    UnusedOption { option: &'static str, column: String },
+    /// A column of instants beside one of days or times of day.
+    #[error(
+        "the columns {:?} and {:?} both say when a row is; leave one out with \
+         columns {{{:?}: \"\"}}",
+        columns[0],
+        columns[1],
+        columns[0]
+    )]
+    TwoTimes { columns: Box<[String; 2]> },
+    /// A number of bars of a year that none has.
+    #[error("bars_per_year is {value}; give a finite number above 0, such as 252")]
+    BarsPerYear { value: f64 },
     /// A ticker that is empty or the reserved word `<CASH>`.
     #[error(
         "{place}, column {column:?}: {text:?} cannot be a ticker; give the row a name of its own"
     )]
     BadTicker { place: RowPlace, column: String, text: String },
-    /// Two rows of one ticker on one day.
+    /// Two rows of one ticker on one day, or at one instant.
     #[error(
         "{first} and {second}, columns {:?} and {:?}: both hold {ticker:?} on {date}; keep one of \
-         them: a panel has one row per ticker and day, and bars of minutes or hours, whose time \
-         of day is \
-         dropped, are made into days first",
+         them: a panel has one row per ticker and day, and drops times of day unless the column \
+         is called \"timestamp\", which makes a panel of bars",
         columns[0],
         columns[1]
     )]
     DuplicateRow {
-        /// Names of the columns of days and tickers.
+        /// Names of the columns of days or instants, and of tickers.
         columns: Box<[String; 2]>,
         ticker: String,
+        /// The day or the instant.
         date: String,
         first: RowPlace,
         second: RowPlace,

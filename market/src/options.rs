@@ -7,7 +7,7 @@ use std::{
 
 use thiserror::Error;
 
-use crate::symbols::PriceColumn;
+use crate::{moment::EpochUnit, symbols::PriceColumn};
 
 /// Treatment of missing numbers: empty cells, nulls and NaN, and in a CSV `NA`, `N/A`, `null`,
 /// `NULL` and `None`.
@@ -99,7 +99,7 @@ impl Default for Separator {
 }
 
 /// Options of reading a CSV or Parquet file, or a table in memory.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct PanelOptions {
     pub(crate) macro_tickers: BTreeSet<String>,
     /// The panel's name of each renamed column, by the file's name.
@@ -109,6 +109,9 @@ pub struct PanelOptions {
     pub(crate) any_case: bool,
     pub(crate) ticker: Option<String>,
     pub(crate) derived: BTreeSet<DerivedColumn>,
+    pub(crate) zone: Option<String>,
+    pub(crate) unit: Option<EpochUnit>,
+    pub(crate) bars_per_year: Option<f64>,
 }
 
 impl PanelOptions {
@@ -177,6 +180,33 @@ impl PanelOptions {
     #[must_use]
     pub fn derive(mut self, columns: impl IntoIterator<Item = DerivedColumn>) -> Self {
         self.derived = columns.into_iter().collect();
+        self
+    }
+
+    /// Sets the zone of times that are written without one: a name of the time zone database, `UTC`
+    /// or an offset such as `-05:00`.
+    ///
+    /// Loading refuses times without a zone if none is set, times with one if one is set, and times
+    /// that clocks of the zone show twice or never.
+    #[must_use]
+    pub fn zone(mut self, name: impl Into<String>) -> Self {
+        self.zone = Some(name.into());
+        self
+    }
+
+    /// Takes times as whole numbers of this unit since 1970-01-01T00:00:00Z. Loading refuses such
+    /// numbers without a unit.
+    #[must_use]
+    pub fn unit(mut self, unit: EpochUnit) -> Self {
+        self.unit = Some(unit);
+        self
+    }
+
+    /// Sets the bars of a year, which annualise ratios. By default the calendar tells; see
+    /// [`Panel::bars_per_year`](crate::Panel::bars_per_year).
+    #[must_use]
+    pub fn bars_per_year(mut self, bars: f64) -> Self {
+        self.bars_per_year = Some(bars);
         self
     }
 

@@ -4,7 +4,7 @@ use std::{
     ops::Range,
     path::Path,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
@@ -13,14 +13,18 @@ use backcast_layout::{Base, Exist, ObjectKind, SealedSegment, prefetch_l2};
 
 use crate::{
     blocks::{PanelShape, is_listed, longest_run},
-    error::PanelError,
+    calendar::{Calendar, bars_per_year},
+    date::Date,
+    error::{LookupError, PanelError},
     meta::Meta,
+    moment::{Moment, TimeRules},
     symbols::CASH,
 };
 
 pub(crate) use crate::symbols::PriceColumn;
 
-/// A read-only table of daily prices, `[ticker, day, column]`, in which rows may be missing.
+/// A read-only table of prices by day or by bar, `[ticker, day, column]`, in which rows may be
+/// missing.
 ///
 /// Cloning increments a reference count. Reads take no lock and make no system call. A panel that
 /// processes share exists once in memory.
@@ -35,6 +39,9 @@ struct PanelInner {
     last_days: Vec<Option<usize>>,
     /// Longest range of consecutive days with a row, for each ticker.
     unbroken: Vec<Range<usize>>,
+    /// Texts of the instants of bars, written when they are asked for.
+    labels: OnceLock<Vec<String>>,
+    bars_per_year: OnceLock<f64>,
 }
 
 impl std::fmt::Debug for Panel {
@@ -79,7 +86,7 @@ impl Panel {
         let segment = SealedSegment::try_heap(&meta.to_bytes(), &parts)?;
         let shape = PanelShape {
             tickers: meta.tickers.len(),
-            days: meta.dates.len(),
+            days: meta.len(),
             columns: meta.columns.len(),
         };
         Ok(Self::assemble(segment, shape, meta.clone()))
@@ -99,7 +106,17 @@ impl Panel {
 
     fn assemble(segment: SealedSegment, shape: PanelShape, meta: Meta) -> Self {
         let (first_days, last_days, unbroken) = (Vec::new(), Vec::new(), Vec::new());
-        let mut inner = PanelInner { segment, shape, meta, first_days, last_days, unbroken };
+        let (labels, bars_per_year) = (OnceLock::new(), OnceLock::new());
+        let mut inner = PanelInner {
+            segment,
+            shape,
+            meta,
+            first_days,
+            last_days,
+            unbroken,
+            labels,
+            bars_per_year,
+        };
         inner.unbroken =
             (0..shape.tickers).map(|ticker| longest_run(inner.marks(ticker), shape.days)).collect();
         inner.first_days = (0..shape.tickers)
@@ -111,16 +128,87 @@ impl Panel {
         Self(Arc::new(inner))
     }
 
-    /// Returns the number of days, `D`.
+    /// Returns the number of days, or of bars, `D`.
     #[must_use]
     pub fn days(&self) -> usize {
         self.0.shape.days
     }
 
-    /// Returns the days as `YYYY-MM-DD`, ascending.
+    /// Returns whether the rows are labelled with days or with instants.
+    #[must_use]
+    pub fn calendar(&self) -> Calendar {
+        if self.0.meta.times.is_empty() { Calendar::Days } else { Calendar::Bars }
+    }
+
+    /// Returns the days as `YYYY-MM-DD`, or the instants of bars as `2024-01-02T14:30:00Z`,
+    /// ascending. The texts of instants are written by the first call.
     #[must_use]
     pub fn dates(&self) -> &[String] {
-        &self.0.meta.dates
+        match self.calendar() {
+            Calendar::Days => &self.0.meta.dates,
+            Calendar::Bars => self
+                .0
+                .labels
+                .get_or_init(|| (0..self.days()).filter_map(|day| self.date(day)).collect()),
+        }
+    }
+
+    /// Returns the text of one day or bar, as [`dates`](Self::dates) has it; `None` outside the
+    /// panel.
+    #[must_use]
+    pub fn date(&self, day: usize) -> Option<String> {
+        match self.calendar() {
+            Calendar::Days => self.0.meta.dates.get(day).cloned(),
+            Calendar::Bars => {
+                let micros = *self.0.meta.times.get(day)?;
+                Some(Moment::from_micros(micros)?.to_string())
+            }
+        }
+    }
+
+    /// Returns the instants of bars, or the midnights of days, in microseconds since 1970 in UTC.
+    #[must_use]
+    pub fn micros(&self) -> Vec<i64> {
+        let midnight = |day: &String| Date::parse(day).map(|day| Moment::of_day(day).micros());
+        match self.calendar() {
+            Calendar::Days => self.0.meta.dates.iter().filter_map(midnight).collect(),
+            Calendar::Bars => self.0.meta.times.clone(),
+        }
+    }
+
+    /// Returns the number of days or bars of a year, which annualises ratios: as stated when the
+    /// panel was loaded, or by the calendar.
+    ///
+    /// A year has 365 days with bars if more than half of the Saturdays and Sundays of the panel
+    /// have some, 252 if more than half of its other days have, and else as many as the panel has
+    /// on average. A day has the median of their bars, in UTC.
+    #[must_use]
+    pub fn bars_per_year(&self) -> f64 {
+        let stated = self.0.meta.bars_per_year;
+        stated
+            .unwrap_or_else(|| *self.0.bars_per_year.get_or_init(|| bars_per_year(&self.micros())))
+    }
+
+    /// Returns the position of the first day or bar at or after a date or an ISO timestamp; the
+    /// number of days if all are earlier.
+    ///
+    /// A date means midnight in UTC on a panel of bars, whose timestamps need an offset or `Z`. On
+    /// a daily panel the day of a timestamp is the one written.
+    pub fn position(&self, when: &str) -> Result<usize, LookupError> {
+        let refused = || LookupError { when: when.to_owned(), calendar: self.calendar() };
+        let day = Date::parse(when).map(Moment::of_day);
+        Ok(match self.calendar() {
+            Calendar::Days => {
+                let day = day.ok_or_else(refused)?.day().to_string();
+                self.0.meta.dates.partition_point(|known| *known < day)
+            }
+            Calendar::Bars => {
+                let is_date = !when.contains(['T', ' ']);
+                let instant = TimeRules::default().instant_of(when).ok();
+                let instant = instant.or(day.filter(|_| is_date)).ok_or_else(refused)?;
+                self.0.meta.times.partition_point(|known| *known < instant.micros())
+            }
+        })
     }
 
     /// Returns all tickers, macro tickers included, sorted by their bytes.
@@ -235,10 +323,10 @@ impl Panel {
     /// Computes the fingerprint that the panel would have with other macro tickers. Reads all
     /// numbers.
     pub(crate) fn fingerprint_with(&self, macro_tickers: &[String]) -> String {
-        let Meta { tickers, dates, columns, .. } = self.0.meta.clone();
-        let is_macro = tickers.iter().map(|name| macro_tickers.contains(name)).collect();
+        let mut meta = self.0.meta.clone();
+        meta.is_macro = meta.tickers.iter().map(|name| macro_tickers.contains(name)).collect();
         let listed: Vec<u64> = self.all_marks().iter().map(|mark| mark.load(Relaxed)).collect();
-        Meta::new(tickers, is_macro, dates, columns, &self.values(), &listed).fingerprint
+        meta.sealed(&self.values(), &listed).fingerprint
     }
 
     /// Returns the size of the numbers in bytes, in shared or private memory.
@@ -442,6 +530,8 @@ mod tests {
         let meta = String::from_utf8(meta).unwrap();
         for (from, to, value) in [
             ("\"version\":1", "\"version\":2", "2"),
+            ("\"version\":1", "\"times\":[5],\"version\":2", "days and 1 bars"),
+            ("\"version\":1", "\"bars_per_year\":-1,\"version\":2", "-1"),
             ("backcast-panel", "another-panel", "another-panel"),
             ("[\"A\",\"B\"]", "[\"B\",\"A\"]", "tickers"),
             ("[\"A\",\"B\"]", "[\"A\",\"A\"]", "tickers"),

@@ -1,4 +1,4 @@
-//! Time zones: the day of a timestamp is the local day of its zone.
+//! Time zones: local times of instants, and instants of local times.
 
 use std::{fs, path::Path};
 
@@ -6,6 +6,8 @@ use tz::TimeZone;
 
 /// Directories of the time zone database.
 const DATABASES: [&str; 3] = ["/usr/share/zoneinfo", "/usr/lib/zoneinfo", "/etc/zoneinfo"];
+
+const DAY_SECONDS: i64 = 86_400;
 
 /// Offset of local time from UTC.
 #[derive(Clone, Debug)]
@@ -20,22 +22,55 @@ impl Zone {
     pub(crate) fn of(name: Option<&str>) -> Option<Self> {
         match name {
             None | Some("UTC" | "Etc/UTC" | "GMT" | "Z") => Some(Self::Fixed(0)),
-            Some(name) => fixed(name).or_else(|| named(name)),
+            Some(name) => offset_seconds(name).map(Self::Fixed).or_else(|| named(name)),
         }
     }
 
     /// Converts seconds since 1970 to local time; `None` out of range.
     pub(crate) fn local(&self, unix_seconds: i64) -> Option<i64> {
-        let ahead = match self {
-            Self::Fixed(seconds) => *seconds,
-            Self::Named(zone) => zone.find_local_time_type(unix_seconds).ok()?.ut_offset().into(),
-        };
-        unix_seconds.checked_add(ahead)
+        unix_seconds.checked_add(self.ahead(unix_seconds)?)
+    }
+
+    /// Converts local time to seconds since 1970.
+    pub(crate) fn utc(&self, local: i64) -> LocalTime {
+        // Clocks are at most a day ahead or behind, and are not set twice within two days.
+        let offset = |nearby: Option<i64>| self.ahead(nearby?);
+        let utc = [offset(local.checked_sub(DAY_SECONDS)), offset(local.checked_add(DAY_SECONDS))]
+            .map(|ahead| {
+                let utc = local.checked_sub(ahead?)?;
+                (self.local(utc) == Some(local)).then_some(utc)
+            });
+        match utc {
+            [Some(first), Some(second)] if first != second => LocalTime::Twice,
+            [Some(utc), _] | [None, Some(utc)] => LocalTime::Once(utc),
+            [None, None] => LocalTime::Never,
+        }
+    }
+
+    /// Returns the seconds by which clocks are ahead of UTC at an instant.
+    fn ahead(&self, unix_seconds: i64) -> Option<i64> {
+        match self {
+            Self::Fixed(seconds) => Some(*seconds),
+            Self::Named(zone) => {
+                Some(zone.find_local_time_type(unix_seconds).ok()?.ut_offset().into())
+            }
+        }
     }
 }
 
-/// Parses `+HH:MM`, `-HH:MM`, `+HHMM` or `+HH`.
-fn fixed(name: &str) -> Option<Zone> {
+/// How often clocks show a local time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LocalTime {
+    /// Once, at these seconds since 1970.
+    Once(i64),
+    /// Twice, since clocks were set back.
+    Twice,
+    /// Never, since clocks were set forward.
+    Never,
+}
+
+/// Parses `+HH:MM`, `-HH:MM`, `+HHMM` or `+HH`, and returns the seconds ahead of UTC.
+pub(crate) fn offset_seconds(name: &str) -> Option<i64> {
     let (sign, rest) = match name.split_at_checked(1)? {
         ("+", rest) => (1, rest),
         ("-", rest) => (-1, rest),
@@ -51,7 +86,7 @@ fn fixed(name: &str) -> Option<Zone> {
         let digits = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
         digits.then(|| text.parse().ok()).flatten().filter(|number: &i64| *number < below)
     };
-    Some(Zone::Fixed(sign * (number(hours, 24)? * 3600 + number(minutes, 60)? * 60)))
+    Some(sign * (number(hours, 24)? * 3600 + number(minutes, 60)? * 60))
 }
 
 fn named(name: &str) -> Option<Zone> {

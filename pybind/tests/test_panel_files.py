@@ -281,7 +281,9 @@ def test_describe_counts_what_there_is(tmp_path: Path, place: Path) -> None:
         assert found == {
             "name": "m",
             "path": panel.path,
+            "calendar": "days",
             "days": 3,
+            "bars_per_year": 252.0,
             "first_date": "2024-01-02",
             "last_date": "2024-01-05",
             "tickers": ["A", "B", "VIX"],

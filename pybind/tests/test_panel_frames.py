@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import backcast as bc
 import numpy as np
@@ -27,7 +27,7 @@ ROWS: dict[str, Any] = {
     "volume": [1200.0, 1000.0, 0.0],
     "rsi": [61.0, 50.0, 3.0],
 }
-DERIVED = ["open", "high", "low", "volume"]
+DERIVED: tuple[Literal["open", "high", "low", "volume"], ...] = ("open", "high", "low", "volume")
 
 
 def fingerprint(panel: bc.Panel) -> str:
@@ -76,7 +76,7 @@ class Cells:
 
 
 class Frame:
-    """What `Panel.from_frame` uses of a frame of pandas, without PyArrow."""
+    """The part of a frame of pandas that `Panel.from_frame` uses, without PyArrow."""
 
     def __init__(self, index: Labels, columns: Labels, cells: list[Any]) -> None:
         self.index, self.columns, self.cells = index, columns, cells
@@ -112,7 +112,13 @@ def as_duckdb(rows: dict[str, Any]) -> Any:  # noqa: ANN401
 
 
 def as_records(rows: dict[str, Any]) -> Any:  # noqa: ANN401
-    return np.rec.fromarrays([np.asarray(cells) for cells in rows.values()], names=list(rows))
+    columns = {name: np.asarray(cells) for name, cells in rows.items()}
+    records = np.empty(
+        len(next(iter(columns.values()))), [(name, of.dtype) for name, of in columns.items()]
+    )
+    for name, of in columns.items():
+        records[name] = of
+    return records
 
 
 FORMS: dict[str, Callable[[dict[str, Any]], Any]] = {
@@ -241,7 +247,7 @@ def test_missing_numbers_of_every_kind_are_missing() -> None:
     for cells in (
         [61.0, None, 3.0],
         np.array([61.0, np.nan, 3.0]),
-        np.ma.masked_array([61.0, 0.0, 3.0], mask=[0, 1, 0]),
+        np.ma.masked_array([61.0, 0.0, 3.0], mask=[False, True, False]),
     ):
         with pytest.raises(PanelError, match="row 1 "):
             bc.Panel.from_frame(ROWS | {"rsi": cells})

@@ -11,6 +11,9 @@ use super::catalogue::unopenable;
 /// Sizes and names of a panel. Builds without markets make none.
 #[derive(Clone, Debug)]
 pub(crate) struct PanelFacts {
+    /// Labels of the rows: "days" or "bars".
+    pub(crate) calendar: String,
+    /// Number of days or bars.
     pub(crate) days: usize,
     pub(crate) first_date: Option<String>,
     pub(crate) last_date: Option<String>,
@@ -27,9 +30,10 @@ impl PanelFacts {
         let tickers = panel.tickers();
         let macros = (0..tickers.len()).filter(|&ticker| panel.is_macro(ticker));
         Ok(Self {
+            calendar: panel.calendar().to_string(),
             days: panel.days(),
-            first_date: panel.dates().first().cloned(),
-            last_date: panel.dates().last().cloned(),
+            first_date: panel.date(0),
+            last_date: panel.date(panel.days().wrapping_sub(1)),
             tickers: tickers.to_vec(),
             macro_tickers: macros.filter_map(|ticker| tickers.get(ticker).cloned()).collect(),
             columns: panel.columns().to_vec(),

@@ -98,3 +98,22 @@ fn a_file_that_is_no_panel_is_refused_with_its_place() {
     let ran = shelf.run(&["panel", "stat", &cut]).expect(1);
     assert!(ran.err.contains("damaged"), "{}", ran.err);
 }
+
+#[test]
+fn a_file_of_bars_is_described_in_bars() {
+    let shelf = Shelf::new();
+    let file = shelf.file("bars.csv", "open_time,close\n0,1\n60000,2\n120000,3\n");
+    let args = ["panel", "stat", &file, "--columns", "open_time=timestamp", "--unit", "ms"];
+    let args = [&args[..], &["--ticker", "BTC", "--derive", "open,high,low,volume"]].concat();
+    let found = &shelf.json(&args)[0];
+    assert_eq!((&found["calendar"], &found["days"]), (&json!("bars"), &json!(3)));
+    assert_eq!(found["last_date"], json!("1970-01-01T00:02:00Z"));
+    assert_eq!((&found["rows"], &found["tickers"]), (&json!(2), &json!(["BTC"])));
+    let table = shelf.run(&args).expect(0);
+    for text in ["bars", "3: 1970-01-01T00:00:00Z .. 1970-01-01T00:02:00Z", "FIRST BAR"] {
+        assert!(table.out.contains(text), "`{text}` is missing:\n{}", table.out);
+    }
+    // A zone for numbers since 1970 says something else than their unit.
+    let refused = shelf.run(&[&args[..], &["--zone", "UTC"]].concat()).expect(1);
+    assert!(refused.err.contains("`zone`"), "{}", refused.err);
+}

@@ -10,7 +10,8 @@ pub struct EpisodeMetrics {
     /// Annualised Sharpe ratio: mean over sample standard deviation of the returns of all steps. 0
     /// if they do not vary. Sharpe, *The Sharpe Ratio* (1994), with a riskless return of zero.
     ///
-    /// A year has 252 steps of one day, or 252 times 23,400 ticks.
+    /// A year has the days or bars of the panel's calendar (portfolio), or 252 times 23,400 ticks
+    /// (trading).
     pub sharpe: f64,
     /// Annualised Sortino ratio: mean of the returns over the root of the mean squared loss, where
     /// a gain counts as 0. 0 without a loss. Sortino and van der Meer, *Downside risk* (1991), with

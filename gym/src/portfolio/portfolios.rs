@@ -20,9 +20,6 @@ use crate::contract::{EnvStream, EpisodeSums, StepOutcome, zeros};
 
 const OPEN: usize = PriceColumn::Open as usize;
 
-/// Trading days of a year, for annualised metrics.
-const DAYS_A_YEAR: f64 = 252.0;
-
 /// Buffers of `N` portfolios.
 ///
 /// Day and cash are stored in the observation only. Shares and average prices are padded to lines
@@ -138,7 +135,7 @@ impl Portfolios {
         }
         self.show(sub);
         self.value(setup, sub);
-        self.sums[env] = EpisodeSums::begin(self.value_at_close[env], DAYS_A_YEAR);
+        self.sums[env] = EpisodeSums::begin(self.value_at_close[env], setup.bars_per_year);
         if let Some(record) = self.records.get_mut(env) {
             std::mem::swap(&mut record.running, &mut record.before);
             record.running.begin(tickers);

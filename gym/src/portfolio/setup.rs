@@ -55,6 +55,8 @@ pub(crate) struct SetupView<'a> {
     all_columns: bool,
     pub(crate) indicator_lag: usize,
     pub(crate) last_day: usize,
+    /// Days or bars of a year, for annualised metrics.
+    pub(crate) bars_per_year: f64,
     pub(crate) table: Option<&'a DayTable>,
 }
 
@@ -333,6 +335,7 @@ impl PortfolioSetup {
             all_columns: self.all_columns,
             indicator_lag: self.options.indicator_lag,
             last_day: self.days.1 - 1,
+            bars_per_year: self.panel.bars_per_year(),
             table: self.table.as_ref(),
         }
     }

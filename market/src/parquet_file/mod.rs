@@ -121,7 +121,7 @@ fn load(
     let fields = metadata.schema().fields();
     let header =
         FileHeader::of(fields.iter().map(|field| field.name().clone()).collect(), options)?;
-    let columns = ArrowColumn::of(&header, fields, decoded_type)?;
+    let columns = ArrowColumn::of(&header, options, fields, decoded_type)?;
     let file = ParquetFile {
         leaves: leaves(metadata.metadata(), &columns),
         hint: fields.iter().map(asked).collect(),

@@ -117,9 +117,9 @@ def _columns(named: Iterable[tuple[Any, Any]]) -> list[Column]:
 
 
 def _cells(name: str, given: Any) -> tuple[str, NDArray[Any] | list[str | None]]:  # noqa: ANN401
-    array = np.ma.asarray(given) if isinstance(given, np.ma.MaskedArray) else np.asarray(given)
-    if isinstance(array, np.ma.MaskedArray):
-        array = array.astype(float).filled(np.nan)
+    if isinstance(given, np.ma.MaskedArray):
+        given = np.ma.filled(given.astype(float), np.nan)
+    array = np.asarray(given)
     if array.ndim != 1:
         raise PanelError(
             f"column {name!r} has shape {array.shape}; give one value for each row, shape (rows,)"

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
+
 from backcast import Panel
 from backcast._calls import levels_up
 from backcast.errors import ArgumentError, ArgumentTypeError, BackcastError
@@ -57,6 +59,12 @@ def is_file(panel: PanelLike) -> bool:
     if isinstance(panel, str):
         return Path(panel).suffix.lower() in _FILES or os.sep in panel
     return isinstance(panel, os.PathLike)
+
+
+def position_of(panel: Panel, day: Any) -> int:  # noqa: ANN401
+    """Return the position of a day: the day itself, if it is a number, or that of its date."""
+    is_date = isinstance(day, str | np.datetime64) or hasattr(day, "isoformat")
+    return panel.position(day) if is_date else int(day)
 
 
 def warn_of_prices(batch: PortfolioBatch) -> None:

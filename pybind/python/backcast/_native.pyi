@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date
 from types import TracebackType
 from typing import (
     Any,
@@ -44,6 +45,7 @@ _Path: TypeAlias = str | os.PathLike[str]
 _Exist: TypeAlias = Literal["error", "attach", "replace"]
 _AutoresetMode: TypeAlias = Literal["next_step", "same_step", "disabled"]
 _Nan: TypeAlias = Literal["refuse", "mask"]
+_EpochUnit: TypeAlias = Literal["s", "ms", "us", "ns"]
 _Derived: TypeAlias = Literal["open", "high", "low", "volume"]
 _LanePolicy: TypeAlias = Literal["block", "drop_new", "fail", "overwrite"]
 _Boundary: TypeAlias = Literal["mask", "reject", "clamp"]
@@ -952,7 +954,9 @@ class _Coverage(TypedDict):
 class _PanelSummary(TypedDict):
     name: str | None
     path: str | None
+    calendar: Literal["days", "bars"]
     days: int
+    bars_per_year: float
     first_date: str | None
     last_date: str | None
     tickers: _Strings
@@ -986,6 +990,9 @@ class Panel:
         separator: str = ",",
         ticker: str | None = None,
         derive: Sequence[_Derived] = (),
+        zone: str | None = None,
+        unit: _EpochUnit | None = None,
+        bars_per_year: float | None = None,
     ) -> Panel: ...
     @staticmethod
     def from_parquet(
@@ -1000,6 +1007,9 @@ class Panel:
         dir: _Path | None = None,
         ticker: str | None = None,
         derive: Sequence[_Derived] = (),
+        zone: str | None = None,
+        unit: _EpochUnit | None = None,
+        bars_per_year: float | None = None,
     ) -> Panel: ...
     @staticmethod
     def from_frame(
@@ -1014,6 +1024,9 @@ class Panel:
         dir: _Path | None = None,
         ticker: str | None = None,
         derive: Sequence[_Derived] = (),
+        zone: str | None = None,
+        unit: _EpochUnit | None = None,
+        bars_per_year: float | None = None,
     ) -> Panel: ...
     @staticmethod
     def attach(name: str, *, dir: _Path | None = None) -> Panel: ...
@@ -1028,6 +1041,12 @@ class Panel:
     @property
     def dates(self) -> _Strings: ...
     @property
+    def timestamps(self) -> NDArray[np.datetime64]: ...
+    @property
+    def calendar(self) -> Literal["days", "bars"]: ...
+    @property
+    def bars_per_year(self) -> float: ...
+    @property
     def columns(self) -> _Strings: ...
     @property
     def indicators(self) -> _Strings: ...
@@ -1040,6 +1059,7 @@ class Panel:
     @property
     def mask(self) -> NDArray[np.bool_]: ...
     def tokens(self, tickers: Sequence[str]) -> NDArray[np.int32]: ...
+    def position(self, when: str | date | np.datetime64) -> int: ...
     def windows(
         self,
         days: ArrayLike,

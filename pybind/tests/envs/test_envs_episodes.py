@@ -15,6 +15,9 @@ from envs_worlds import MODES
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
 
+# The market of the tests is open on weekends.
+DAYS_A_YEAR = 365
+
 
 def plainly(history: dict[str, Any]) -> dict[str, float]:
     """Compute the metrics of an episode from their definitions."""
@@ -24,8 +27,8 @@ def plainly(history: dict[str, Any]) -> dict[str, float]:
     losses = np.sqrt((np.minimum(gains, 0) ** 2).mean())
     return {
         "return": value[-1] / value[0] - 1,
-        "sharpe": gains.mean() / gains.std(ddof=1) * np.sqrt(252),
-        "sortino": gains.mean() / losses * np.sqrt(252),
+        "sharpe": gains.mean() / gains.std(ddof=1) * np.sqrt(DAYS_A_YEAR),
+        "sortino": gains.mean() / losses * np.sqrt(DAYS_A_YEAR),
         "max_drawdown": (1 - value / peaks).max(),
         "stop_losses": history["stopped"].sum(),
         "final_value": value[-1],

@@ -10,12 +10,25 @@ import csv
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 OHLCV = ("open", "high", "low", "close", "volume")
+
+
+def days_a_year(dates: Sequence[str]) -> float:
+    """Return the days of a year of a market, by its weekends and weekdays."""
+    there = {date.fromisoformat(day) for day in dates}
+    first, last = min(there), max(there)
+    span = [first + timedelta(day) for day in range((last - first).days + 1)]
+    for year, weekend in ((365.0, True), (252.0, False)):
+        days = [day for day in span if (day.weekday() > 4) == weekend]
+        if 2 * len(there.intersection(days)) > len(days):
+            return year
+    return (len(there) - 1) / (last - first).days * 365.25
 
 
 class Prices:
@@ -323,7 +336,7 @@ class Account:
         returns = values[1:] / values[:-1] - 1
         spread = returns.std(ddof=1) if len(returns) > 1 else 0.0
         falls = np.sqrt(np.mean(np.minimum(returns, 0) ** 2))
-        year = math.sqrt(252)
+        year = math.sqrt(days_a_year(self.prices.dates))
         return {
             "return": values[-1] / values[0] - 1,
             "sharpe": returns.mean() / spread * year if spread > 0 else 0.0,

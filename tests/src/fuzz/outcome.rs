@@ -41,6 +41,7 @@ pub fn refused(error: &PanelError) -> Result<String, String> {
     says(&[path.display().to_string()])?;
     match &**problem {
         E::BadDate { place, column, .. }
+        | E::BadTime { place, column, .. }
         | E::BadTicker { place, column, .. }
         | E::BadNumber { place, column, .. }
         | E::PriceNotPositive { place, column, .. }

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use backcast_core::{Base, ObjectKind};
 use backcast_market::{
-    NanPolicy, Panel, PanelData, PanelError, PanelLoadError, PanelOptions, PanelSummary,
+    Calendar, DerivedColumn, EpochUnit, NanPolicy, Panel, PanelData, PanelError, PanelLoadError,
+    PanelOptions, PanelSummary,
 };
 use clap::Subcommand;
 use serde::Serialize;
@@ -46,6 +47,7 @@ enum Command {
 Examples:
   backcast panel stat prices.parquet
   backcast panel stat prices.csv --nan mask --columns Date=date,sector=
+  backcast panel stat bars.csv --columns open_time=timestamp --unit ms --ticker BTC
   backcast panel stat prices         the shared panel of that name")]
 pub(crate) struct StatArgs {
     /// A CSV or Parquet file, or the name of a shared panel.
@@ -57,13 +59,50 @@ pub(crate) struct StatArgs {
     /// Tickers that are shown but never traded.
     #[arg(long = "macro", value_name = "TICKER", value_delimiter = ',')]
     macro_tickers: Vec<String>,
+    /// Ticker of all rows of a file without a column `tic`.
+    #[arg(long, value_name = "TICKER")]
+    ticker: Option<String>,
+    /// Columns that the file lacks and that are computed.
+    #[arg(
+        long,
+        value_name = "COLUMN",
+        value_delimiter = ',',
+        value_parser = one_of::<DerivedColumn>(&DERIVED)
+    )]
+    derive: Vec<DerivedColumn>,
+    /// Time zone of instants that are written without one.
+    #[arg(long, value_name = "ZONE")]
+    zone: Option<String>,
+    /// Unit of instants or days that are whole numbers since 1970.
+    #[arg(long, value_name = "UNIT", value_parser = one_of::<EpochUnit>(&UNITS))]
+    unit: Option<EpochUnit>,
     /// Rows that lack a number: refuse the file, or mask them [default: refuse].
     #[arg(long, value_name = "WHAT", value_parser = one_of::<NanPolicy>(&NAN))]
     nan: Option<NanPolicy>,
 }
 
+impl StatArgs {
+    /// Returns whether there are options that say how to read a file.
+    fn are_of_files(&self) -> bool {
+        let lists = [
+            self.columns.is_empty(),
+            self.macro_tickers.is_empty(),
+            self.derive.is_empty(),
+            self.nan.is_none(),
+            self.ticker.is_none(),
+            self.zone.is_none(),
+            self.unit.is_none(),
+        ];
+        lists.contains(&false)
+    }
+}
+
 /// Words of `--nan`.
 const NAN: [&str; 2] = ["refuse", "mask"];
+/// Words of `--derive`.
+const DERIVED: [&str; 4] = ["open", "high", "low", "volume"];
+/// Words of `--unit`.
+const UNITS: [&str; 4] = ["s", "ms", "us", "ns"];
 
 fn rename(text: &str) -> Result<(String, String), String> {
     let (theirs, ours) =
@@ -74,8 +113,8 @@ fn rename(text: &str) -> Result<(String, String), String> {
 /// Error of options for files that were given with a shared panel.
 #[derive(Debug, Error)]
 #[error(
-    "--columns, --macro and --nan say how to read a file, and `{name}` is a shared panel; leave \
-     them out, or give the file's path"
+    "--columns, --macro, --nan, --ticker, --derive, --zone and --unit say how to read a file, and \
+     `{name}` is a shared panel; leave them out, or give the file's path"
 )]
 struct FileOptions {
     name: String,
@@ -94,7 +133,8 @@ impl Fails for PanelError {
             Self::Read { source, .. } if source.kind() == ErrorKind::NotFound => Exit::NoSuchObject,
             Self::Load { problem, .. } => match **problem {
                 PanelLoadError::UnknownRename { .. }
-                | PanelLoadError::UnknownMacroTicker { .. } => Exit::WrongUsage,
+                | PanelLoadError::UnknownMacroTicker { .. }
+                | PanelLoadError::UnusedOption { .. } => Exit::WrongUsage,
                 _ => Exit::FoundProblems,
             },
             _ => Exit::FoundProblems,
@@ -140,10 +180,20 @@ fn is_file(path: &Path) -> bool {
 }
 
 fn of_file(path: &Path, args: &StatArgs) -> Result<Report, CommandError> {
-    let options = PanelOptions::default()
+    let mut options = PanelOptions::default()
         .macro_tickers(args.macro_tickers.iter().cloned())
         .columns(args.columns.iter().cloned())
-        .nan(args.nan.unwrap_or_default());
+        .nan(args.nan.unwrap_or_default())
+        .derive(args.derive.iter().copied());
+    if let Some(ticker) = &args.ticker {
+        options = options.ticker(ticker);
+    }
+    if let Some(zone) = &args.zone {
+        options = options.zone(zone);
+    }
+    if let Some(unit) = args.unit {
+        options = options.unit(unit);
+    }
     let panel = PanelData::from_file(path, &options)?.try_into_heap()?;
     Ok(Report {
         kind: "panel",
@@ -158,7 +208,7 @@ fn of_file(path: &Path, args: &StatArgs) -> Result<Report, CommandError> {
 fn of_shared(base: &Base, args: &StatArgs) -> Result<Report, CommandError> {
     let name = &args.what;
     let info = find(base, name, Some(ObjectKind::Panel))?;
-    if !args.columns.is_empty() || !args.macro_tickers.is_empty() || args.nan.is_some() {
+    if args.are_of_files() {
         return Err(FileOptions { name: name.clone() }.into());
     }
     let Some(Entry { info, state, content, .. }) = Entry::open(base, info) else {
@@ -203,7 +253,10 @@ impl Report {
         let places = (rows + masked_rows).max(1);
         facts.extend([
             fact("memory", units::bytes(self.summary.data_bytes as u64)),
-            fact("days", format!("{}: {dates}", units::exact(self.summary.days as u64))),
+            fact(
+                &self.summary.calendar.to_string(),
+                format!("{}: {dates}", units::exact(self.summary.days as u64)),
+            ),
             fact(
                 "tickers",
                 format!("{tradable} tradable, {} macro", self.summary.macro_tickers.len()),
@@ -212,9 +265,10 @@ impl Report {
             fact(
                 "rows",
                 format!(
-                    "{}, {}% of all days and tickers",
+                    "{}, {}% of all {} and tickers",
                     units::exact(rows as u64),
-                    rows * 100 / places
+                    rows * 100 / places,
+                    self.summary.calendar
                 ),
             ),
             fact("gaps", self.gaps()),
@@ -237,18 +291,23 @@ impl Report {
         let late = coverage.iter().filter(|ticker| ticker.first_day > Some(0)).count();
         let early = coverage.iter().filter(|ticker| ticker.last_day < last).count();
         format!(
-            "days missing: {} (in tickers: {gaps}); begin late: {late}; end early: {early}",
+            "{} missing: {} (in tickers: {gaps}); begin late: {late}; end early: {early}",
+            self.summary.calendar,
             units::exact(days as u64)
         )
     }
 
     fn print_coverage(&self, console: &mut Console<'_>) {
+        let (first, last) = match self.summary.calendar {
+            Calendar::Bars => ("FIRST BAR", "LAST BAR"),
+            _ => ("FIRST DAY", "LAST DAY"),
+        };
         let text = |date: &Option<String>| date.clone().unwrap_or_else(|| "-".to_owned());
         console.table(
             &[
                 ("TICKER", Align::Left),
-                ("FIRST DAY", Align::Left),
-                ("LAST DAY", Align::Left),
+                (first, Align::Left),
+                (last, Align::Left),
                 ("ROWS", Align::Right),
                 ("MISSING", Align::Right),
                 ("LOWEST", Align::Right),
@@ -288,5 +347,7 @@ mod tests {
     #[test]
     fn the_words_offered_are_those_that_are_taken() {
         assert!(NAN.iter().all(|word| word.parse::<NanPolicy>().is_ok()));
+        assert!(DERIVED.iter().all(|word| word.parse::<DerivedColumn>().is_ok()));
+        assert!(UNITS.iter().all(|word| word.parse::<EpochUnit>().is_ok()));
     }
 }

@@ -62,6 +62,8 @@ struct PanelReport {
     holder_pids: Vec<u32>,
     persistent: bool,
     size_bytes: u64,
+    #[serde(skip)]
+    calendar: String,
     days: usize,
     first_date: Option<String>,
     last_date: Option<String>,
@@ -345,7 +347,8 @@ impl PanelReport {
         holder_pids: Vec<u32>,
         panel: PanelFacts,
     ) -> Self {
-        let PanelFacts { days, first_date, last_date, tickers, macro_tickers, columns } = panel;
+        let PanelFacts { calendar, days, first_date, last_date, tickers, macro_tickers, columns } =
+            panel;
         Self {
             kind: "panel",
             name: info.name.clone(),
@@ -354,6 +357,7 @@ impl PanelReport {
             holder_pids,
             persistent: info.persistent,
             size_bytes: info.bytes,
+            calendar,
             days,
             first_date,
             last_date,
@@ -385,7 +389,7 @@ fn panel(report: &PanelReport, console: &mut Console<'_>) {
         fact("held by", held_by(report.state, &report.holder_pids)),
         fact("persistent", yes_no(report.persistent)),
         fact("memory", units::bytes(report.size_bytes)),
-        fact("days", format!("{}: {dates}", units::exact(report.days as u64))),
+        fact(&report.calendar, format!("{}: {dates}", units::exact(report.days as u64))),
         fact("columns", report.columns.join(" ")),
         fact("tickers", format!("{}: {}", report.tickers.len(), report.tickers.join(" "))),
         fact("macro", macros),

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, TypedDict
+from datetime import date
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
+
+import numpy as np
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+Day: TypeAlias = int | str | date | np.datetime64
 Bidding = Literal["default", "deterministic", "uniform", "adv_uniform"]
 StopLossPrice = Literal["close", "low"]
 StopLossDay = Literal["same", "next", "same_always"]
@@ -67,8 +71,9 @@ class PortfolioSettings(TypedDict, total=False):
         Indicators to show, in this order, ``K`` of them; by default all of the panel's.
     macro_tickers : sequence of str, optional
         Macro tickers of the panel whose opens and indicators are shown, ``M`` of them.
-    days : (int, int), optional
-        Days of the panel to use, half open; all when left out.
+    days : (int, int) or (date, date), optional
+        Days of the panel to use, half open; all when left out. Positions, or dates and times as
+        ``panel.position`` takes them: ``("2015-01-01", "2020-01-01")``.
     indicator_lag : int, default 1
         Days by which the indicators are older than the open. 0 is look-ahead.
     valuation : {"open", "close"}, optional
@@ -102,7 +107,7 @@ class PortfolioSettings(TypedDict, total=False):
     initial_shares: Mapping[str, int] | None
     indicators: Sequence[str] | None
     macro_tickers: Sequence[str]
-    days: tuple[int, int] | list[int] | None
+    days: tuple[Day, Day] | list[Day] | None
     indicator_lag: int
     valuation: Valuation | None
     history: int

@@ -92,10 +92,10 @@ class PortfolioVectorEnv(PortfolioFace, VectorEnv[Any, Any, Any]):
     that was forked meanwhile.
 
     In the step that ends an episode infos hold its ``metrics``, with masks:
-    ``return``, ``sharpe`` and ``sortino`` (annualised), ``max_drawdown``, ``turnover`` (a
-    multiple of the initial value), ``costs`` (fees and slippage), ``trades``, ``stop_losses``,
-    ``final_value`` and ``length``, all at the close. ``metrics_so_far`` has the metrics of episodes
-    that something else cuts.
+    ``return``, ``sharpe`` and ``sortino`` (annualised by ``panel.bars_per_year``),
+    ``max_drawdown``, ``turnover`` (a multiple of the initial value), ``costs`` (fees and slippage),
+    ``trades``, ``stop_losses``, ``final_value`` and ``length``, all at the close.
+    ``metrics_so_far`` has the metrics of episodes that something else cuts.
 
     A sale is not executed if neither its proceeds nor the cash cover the fixed fee.
 

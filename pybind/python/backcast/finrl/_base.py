@@ -11,7 +11,7 @@ import numpy as np
 from backcast._calls import explained, levels_up
 from backcast._copies import Rebuilt
 from backcast._counts import count_of, whole_of
-from backcast._market import warn_of_prices
+from backcast._market import position_of, warn_of_prices
 from backcast._native import PortfolioBatch
 from backcast.errors import ArgumentTypeError, EnvError
 from backcast.finrl._rules import (
@@ -119,7 +119,7 @@ class FinRLEnv(Rebuilt, Generic[Shown]):
     def days(self) -> tuple[int, int]:
         """First day of the environment, and one past the last."""
         start, end = self._settings["days"] or (0, self._panel.n_days)
-        return int(start), int(end)
+        return position_of(self._panel, start), position_of(self._panel, end)
 
     @property
     def initial_amount(self) -> float:

@@ -30,7 +30,9 @@ def frame(history: dict[str, Any], title: str) -> NDArray[np.uint8]:
     for ax in (prices, value, fall):
         ax.spines[["top", "right"]].set_visible(False)
         ax.yaxis.grid(color=_NEUTRAL, alpha=0.25, linewidth=0.6)
-    fall.set_xlabel(f"day, {history['date'][0]} to {history['date'][-1]}")
+    first, last = history["date"][0], history["date"][-1]
+    # Only instants have a time of day.
+    fall.set_xlabel(f"{'bar' if 'T' in first else 'day'}, {first} to {last}")
     canvas.draw()
     pixels = np.asarray(canvas.buffer_rgba())[:, :, :3]
     return np.ascontiguousarray(pixels)

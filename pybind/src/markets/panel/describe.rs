@@ -1,6 +1,6 @@
 //! Contents of a panel: names, values and a summary.
 
-use backcast_market::{Coverage, PanelSummary};
+use backcast_market::{Calendar, Coverage, PanelSummary};
 use backcast_pybind_macros::exact_arguments;
 use numpy::prelude::*;
 use numpy::{PyArray1, PyArray2, PyArray3};
@@ -18,8 +18,9 @@ impl Panel {
     /// Returns
     /// -------
     /// dict
-    ///     ``name``, ``path`` (None for a private panel); ``days``, ``first_date``, ``last_date``
-    ///     (YYYY-MM-DD); ``tickers``, ``macro_tickers``, ``columns``, ``indicators`` (lists of
+    ///     ``name``, ``path`` (None for a private panel); ``calendar`` ("days" or "bars"); ``days``
+    ///     (their number), ``bars_per_year``, ``first_date``, ``last_date`` (YYYY-MM-DD, or a UTC
+    ///     timestamp); ``tickers``, ``macro_tickers``, ``columns``, ``indicators`` (lists of
     ///     names); ``rows`` (pairs of ticker and day that have a row), ``masked_rows`` (pairs
     ///     without one: a row is whole or absent), ``inconsistent_rows`` (of tradable tickers,
     ///     whose open or close lies outside low and high); ``data_bytes`` (memory of the numbers,
@@ -73,10 +74,38 @@ impl Panel {
         Ok(tickers.filter(|(at, _)| panel.is_macro(*at)).map(|(_, name)| name.clone()).collect())
     }
 
-    /// The days as ``YYYY-MM-DD``, ascending.
+    /// The days as ``YYYY-MM-DD``, or the instants of bars as ``2024-01-02T14:30:00Z``, ascending.
     #[getter]
     fn dates(&self) -> Result<Vec<String>, Failure> {
         Ok(self.get()?.dates().to_vec())
+    }
+
+    /// The instants of bars in UTC, ``datetime64[us]``, or the days, ``datetime64[D]``; a copy.
+    #[getter]
+    fn timestamps<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Failure> {
+        let panel = self.get()?;
+        let micros = PyArray1::from_vec(py, panel.micros());
+        let instants = micros.call_method1("view", ("datetime64[us]",))?;
+        Ok(match panel.calendar() {
+            Calendar::Days => instants.call_method1("astype", ("datetime64[D]",))?,
+            _ => instants,
+        })
+    }
+
+    /// Labels of the rows, ``"days"`` or ``"bars"``.
+    #[getter]
+    fn calendar(&self) -> Result<String, Failure> {
+        Ok(self.get()?.calendar().to_string())
+    }
+
+    /// Days or bars of a year, which annualise ratios: as given when loading, or by the calendar.
+    ///
+    /// A year has 365 days with bars if more than half of the Saturdays and Sundays of the panel
+    /// have some, 252 if more than half of its other days have, and else as many as the panel has
+    /// on average. A day has the median of their bars, in UTC.
+    #[getter]
+    fn bars_per_year(&self) -> Result<f64, Failure> {
+        Ok(self.get()?.bars_per_year())
     }
 
     /// Open, high, low, close, volume, then the indicators.
@@ -128,7 +157,9 @@ pub(super) fn described<'py>(
     let result = PyDict::new(py);
     result.set_item("name", name)?;
     result.set_item("path", path)?;
+    result.set_item("calendar", summary.calendar.to_string())?;
     result.set_item("days", summary.days)?;
+    result.set_item("bars_per_year", summary.bars_per_year)?;
     result.set_item("first_date", summary.first_date)?;
     result.set_item("last_date", summary.last_date)?;
     result.set_item("tickers", summary.tickers)?;

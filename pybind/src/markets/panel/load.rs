@@ -93,6 +93,9 @@ pub(super) struct TableArguments<'a, 'py> {
     pub(super) nan: Argument<String>,
     pub(super) ticker: Option<Argument<String>>,
     pub(super) derive: Option<&'a Bound<'py, PyAny>>,
+    pub(super) zone: Option<Argument<String>>,
+    pub(super) unit: Option<Argument<String>>,
+    pub(super) bars_per_year: Option<Argument<f64>>,
 }
 
 impl TableArguments<'_, '_> {
@@ -103,15 +106,25 @@ impl TableArguments<'_, '_> {
         let columns = self.columns.map(renames).transpose()?;
         let columns = columns.into_iter().flatten();
         let columns = columns.map(|(theirs, ours)| (theirs, ours.unwrap_or_default()));
-        let options = PanelOptions::default()
+        let mut options = PanelOptions::default()
             .macro_tickers(tickers.unwrap_or_default())
             .columns(columns)
             .nan(policy)
             .derive(self.derive.map(derived).transpose()?.unwrap_or_default());
-        Ok(match self.ticker {
-            Some(ticker) => options.ticker(ticker.get("ticker", "a name, such as \"AAPL\"")?),
-            None => options,
-        })
+        if let Some(ticker) = self.ticker {
+            options = options.ticker(ticker.get("ticker", "a name, such as \"AAPL\"")?);
+        }
+        if let Some(zone) = self.zone {
+            options = options.zone(zone.get("zone", "a name, such as \"UTC\"")?);
+        }
+        if let Some(unit) = self.unit {
+            let unit = unit.get("unit", "\"s\", \"ms\", \"us\" or \"ns\"")?;
+            options = options.unit(unit.parse().map_err(bad_argument)?);
+        }
+        if let Some(bars) = self.bars_per_year {
+            options = options.bars_per_year(bars.get("bars_per_year", "a number, such as 252")?);
+        }
+        Ok(options)
     }
 }
 

@@ -5,6 +5,7 @@ mod frame;
 mod load;
 mod names;
 pub(crate) mod rows;
+mod when;
 mod windows;
 
 use std::path::PathBuf;
@@ -20,9 +21,10 @@ use pyo3::types::{PyAny, PyDict, PyTuple};
 use self::frame::Frame;
 use self::load::{PanelTarget, TableArguments, separator_of};
 use self::names::{NAMES, names_of, unknown_ticker};
+pub(crate) use self::when::when_of;
 pub(crate) use self::windows::WindowMemory;
 use self::windows::{tokens_of, views, without_unit_axis};
-use crate::argument::{Argument, count, no_constructor, required};
+use crate::argument::{Argument, count, no_constructor, required, wrong_type};
 use crate::array::allocation::Allocator;
 use crate::array::convert::{self, descr};
 use crate::array::pool::ArrayPool;
@@ -30,10 +32,12 @@ use crate::error::{ErrorClass, Failure};
 use crate::handle::Handle;
 use crate::location::{ByName, base_at, base_of, name_of, reduce_by_name};
 
-/// Immutable daily prices and indicators of many tickers, in memory that all processes share.
+/// Immutable prices and indicators of many tickers by day or by bar, in shared memory.
 ///
 /// Made by :meth:`from_csv`, :meth:`from_parquet` or :meth:`from_frame`, joined by :meth:`attach`.
-/// A context manager; pickles by name. Axes are always tickers ``T``, days ``D``, columns ``C``; columns are open,
+/// A context manager; pickles by name. A table with a column ``date`` makes a panel of days, one
+/// with ``timestamp``, or with ``date`` and ``time``, a panel of bars. What is said of days applies
+/// to bars, too. Axes are always tickers ``T``, days ``D``, columns ``C``; columns are open,
 /// high, low, close, volume, then the indicators. A ticker without a row on a day has zeros there
 /// and a mask of 0.
 ///
@@ -158,8 +162,9 @@ impl Panel {
     /// path : path
     ///     UTF-8 with a header; columns ``date`` (``2024-01-02``, ``20240102`` or an ISO timestamp,
     ///     whose day is the one written), ``tic``, ``open``, ``high``, ``low``, ``close``,
-    ///     ``volume``. Every further column is an indicator, except ``day``, ``day_idx`` and index
-    ///     columns that pandas wrote, which are ignored.
+    ///     ``volume``. For bars, ``timestamp`` (``2024-01-02T14:30:00Z``) instead of ``date``, or
+    ///     ``time`` (``09:30``) beside it, with a `zone`. Every further column is an indicator,
+    ///     except ``day``, ``day_idx`` and index columns that pandas wrote, which are ignored.
     /// macro : sequence of str
     ///     Tickers that are shown but never traded, such as an index.
     /// columns : dict of str to str or None, optional
@@ -184,6 +189,13 @@ impl Panel {
     ///     Columns that the table lacks: the open is the close before it (the first row of a
     ///     ticker becomes absent), high and low are the larger and the smaller of open and close,
     ///     the volume is 0.
+    /// zone : str, optional
+    ///     Zone of instants that are written without one: ``"UTC"``, ``"America/New_York"``,
+    ///     ``"-05:00"``. Times that its clocks show twice or never are refused.
+    /// unit : {"s", "ms", "us", "ns"}, optional
+    ///     Unit of instants or days that are whole numbers since 1970, in UTC.
+    /// bars_per_year : float, optional
+    ///     Bars of a year, which annualise Sharpe and Sortino ratios; see :attr:`bars_per_year`.
     ///
     /// Returns
     /// -------
@@ -206,11 +218,12 @@ impl Panel {
     #[pyo3(signature = (
         path=Argument::Missing, *, r#macro=None, columns=None, nan="refuse".into(), name=None,
         exist="error".into(), persistent=false.into(), dir=None, separator=",".into(), ticker=None,
-        derive=None
+        derive=None, zone=None, unit=None, bars_per_year=None
     ))]
     #[pyo3(text_signature = "(path, *, macro=(), columns=None, nan='refuse', name=None, \
                              exist='error', persistent=False, dir=None, separator=',', \
-                             ticker=None, derive=())")]
+                             ticker=None, derive=(), zone=None, unit=None, \
+                             bars_per_year=None)")]
     #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn from_csv<'py>(
         py: Python<'py>,
@@ -225,9 +238,21 @@ impl Panel {
         separator: Argument<String>,
         ticker: Option<Argument<String>>,
         derive: Option<&Bound<'py, PyAny>>,
+        zone: Option<Argument<String>>,
+        unit: Option<Argument<String>>,
+        bars_per_year: Option<Argument<f64>>,
     ) -> Result<Self, Failure> {
         let path = path.get("path", "the path of a CSV file")?;
-        let arguments = TableArguments { macros: r#macro, columns, nan, ticker, derive };
+        let arguments = TableArguments {
+            macros: r#macro,
+            columns,
+            nan,
+            ticker,
+            derive,
+            zone,
+            unit,
+            bars_per_year,
+        };
         let options = arguments.options()?.separator(separator_of(separator)?);
         let share = PanelTarget::of(name, exist, persistent, dir)?;
         share.make(py, move || PanelData::from_csv(&path, &options))
@@ -244,8 +269,10 @@ impl Panel {
     /// path : path
     ///     Columns as in :meth:`from_csv`. ``date`` is a date, a timestamp of any unit, text as in
     ///     a CSV, or an integer YYYYMMDD. The day of a timestamp is the one on the clocks of its
-    ///     zone. ``tic`` is text or an integer. The others are integers, floats or decimals of any
-    ///     width. Any of them may be dictionary-encoded (pandas calls that a category).
+    ///     zone. ``timestamp`` is a timestamp, ISO text, or an integer with a `unit`; ``time`` is a
+    ///     time of day or text. ``tic`` is text or an integer. The others are integers, floats or
+    ///     decimals of any width. Any of them may be dictionary-encoded (pandas calls that a
+    ///     category).
     /// macro : sequence of str
     ///     Tickers that are shown but never traded, such as an index.
     /// columns : dict of str to str or None, optional
@@ -268,6 +295,13 @@ impl Panel {
     ///     Columns that the table lacks: the open is the close before it (the first row of a
     ///     ticker becomes absent), high and low are the larger and the smaller of open and close,
     ///     the volume is 0.
+    /// zone : str, optional
+    ///     Zone of instants that are written without one: ``"UTC"``, ``"America/New_York"``,
+    ///     ``"-05:00"``. Times that its clocks show twice or never are refused.
+    /// unit : {"s", "ms", "us", "ns"}, optional
+    ///     Unit of instants or days that are whole numbers since 1970, in UTC.
+    /// bars_per_year : float, optional
+    ///     Bars of a year, which annualise Sharpe and Sortino ratios; see :attr:`bars_per_year`.
     ///
     /// Returns
     /// -------
@@ -290,11 +324,12 @@ impl Panel {
     #[staticmethod]
     #[pyo3(signature = (
         path=Argument::Missing, *, r#macro=None, columns=None, nan="refuse".into(), name=None,
-        exist="error".into(), persistent=false.into(), dir=None, ticker=None, derive=None
+        exist="error".into(), persistent=false.into(), dir=None, ticker=None, derive=None,
+        zone=None, unit=None, bars_per_year=None
     ))]
     #[pyo3(text_signature = "(path, *, macro=(), columns=None, nan='refuse', name=None, \
                              exist='error', persistent=False, dir=None, ticker=None, \
-                             derive=())")]
+                             derive=(), zone=None, unit=None, bars_per_year=None)")]
     #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn from_parquet<'py>(
         py: Python<'py>,
@@ -308,9 +343,21 @@ impl Panel {
         dir: Option<Argument<PathBuf>>,
         ticker: Option<Argument<String>>,
         derive: Option<&Bound<'py, PyAny>>,
+        zone: Option<Argument<String>>,
+        unit: Option<Argument<String>>,
+        bars_per_year: Option<Argument<f64>>,
     ) -> Result<Self, Failure> {
         let path = path.get("path", "the path of a Parquet file")?;
-        let arguments = TableArguments { macros: r#macro, columns, nan, ticker, derive };
+        let arguments = TableArguments {
+            macros: r#macro,
+            columns,
+            nan,
+            ticker,
+            derive,
+            zone,
+            unit,
+            bars_per_year,
+        };
         let options = arguments.options()?;
         let share = PanelTarget::of(name, exist, persistent, dir)?;
         share.make(py, move || PanelData::from_parquet(&path, &options))
@@ -351,6 +398,13 @@ impl Panel {
     ///     Columns that the table lacks: the open is the close before it (the first row of a
     ///     ticker becomes absent), high and low are the larger and the smaller of open and close,
     ///     the volume is 0.
+    /// zone : str, optional
+    ///     Zone of instants that are written without one: ``"UTC"``, ``"America/New_York"``,
+    ///     ``"-05:00"``. Times that its clocks show twice or never are refused.
+    /// unit : {"s", "ms", "us", "ns"}, optional
+    ///     Unit of instants or days that are whole numbers since 1970, in UTC.
+    /// bars_per_year : float, optional
+    ///     Bars of a year, which annualise Sharpe and Sortino ratios; see :attr:`bars_per_year`.
     ///
     /// Returns
     /// -------
@@ -380,11 +434,12 @@ impl Panel {
     #[staticmethod]
     #[pyo3(signature = (
         frame=None, *, r#macro=None, columns=None, nan="refuse".into(), name=None,
-        exist="error".into(), persistent=false.into(), dir=None, ticker=None, derive=None
+        exist="error".into(), persistent=false.into(), dir=None, ticker=None, derive=None,
+        zone=None, unit=None, bars_per_year=None
     ))]
     #[pyo3(text_signature = "(frame, *, macro=(), columns=None, nan='refuse', name=None, \
                              exist='error', persistent=False, dir=None, ticker=None, \
-                             derive=())")]
+                             derive=(), zone=None, unit=None, bars_per_year=None)")]
     #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn from_frame<'py>(
         py: Python<'py>,
@@ -398,9 +453,21 @@ impl Panel {
         dir: Option<Argument<PathBuf>>,
         ticker: Option<Argument<String>>,
         derive: Option<&Bound<'py, PyAny>>,
+        zone: Option<Argument<String>>,
+        unit: Option<Argument<String>>,
+        bars_per_year: Option<Argument<f64>>,
     ) -> Result<Self, Failure> {
         let frame = required(frame, "frame", "a data frame, an Arrow table or a dict of columns")?;
-        let arguments = TableArguments { macros: r#macro, columns, nan, ticker, derive };
+        let arguments = TableArguments {
+            macros: r#macro,
+            columns,
+            nan,
+            ticker,
+            derive,
+            zone,
+            unit,
+            bars_per_year,
+        };
         let options = arguments.options()?.any_case();
         let share = PanelTarget::of(name, exist, persistent, dir)?;
         let frame = Frame::of(frame)?;
@@ -547,6 +614,37 @@ impl Panel {
         Ok(PyArray1::from_vec(py, tokens))
     }
 
+    /// Return the position of the first day or bar at or after a date or a time.
+    ///
+    /// Parameters
+    /// ----------
+    /// when : str, date, datetime or datetime64
+    ///     A date (midnight in UTC on a panel of bars), or on a panel of bars a time with its
+    ///     offset, ``"2024-01-02T14:30:00Z"``. A ``datetime64`` is in UTC, like those of
+    ///     :attr:`timestamps`.
+    ///
+    /// Returns
+    /// -------
+    /// int
+    ///     At most ``n_days``, if every day or bar is earlier.
+    ///
+    /// Raises
+    /// ------
+    /// PanelError
+    ///     If it is no date or, on a panel of bars, a time without its offset.
+    /// ClosedError
+    ///     If the panel was closed.
+    #[pyo3(signature = (when=None))]
+    #[pyo3(text_signature = "($self, when)")]
+    fn position(&self, when: Option<&Bound<'_, PyAny>>) -> Result<usize, Failure> {
+        let wanted = "a date or a time, such as \"2024-01-02\"";
+        let when = required(when, "when", wanted)?;
+        let panel = self.get()?;
+        let text = when_of(when, panel.calendar())?;
+        let text = text.ok_or_else(|| wrong_type(when, "when", wanted))?;
+        panel.position(&text).map_err(|error| Failure::of(ErrorClass::Panel, error))
+    }
+
     /// Release the panel, which stays for its other holders. Closing again does nothing.
     #[pyo3(signature = (), text_signature = "($self)")]
     fn close(&self, py: Python<'_>) -> Result<(), Failure> {
@@ -581,10 +679,11 @@ impl Panel {
             let tickers = panel.tickers().len();
             let macros = (0..tickers).filter(|&ticker| panel.is_macro(ticker)).count();
             format!(
-                "{tickers} tickers ({macros} macro), {} days {} to {}, {} columns",
+                "{tickers} tickers ({macros} macro), {} {} {} to {}, {} columns",
                 panel.days(),
-                panel.dates().first().map_or("", String::as_str),
-                panel.dates().last().map_or("", String::as_str),
+                panel.calendar(),
+                panel.date(0).unwrap_or_default(),
+                panel.date(panel.days() - 1).unwrap_or_default(),
                 panel.columns().len()
             )
         });

@@ -50,7 +50,7 @@ impl RecordedEpisode {
         });
         Ok(Self {
             tickers: of.tickers.iter().map(|&at| panel.tickers()[at].clone()).collect(),
-            dates: days.clone().map(|day| panel.dates()[day].clone()).collect(),
+            dates: days.clone().map(|day| panel.date(day).unwrap_or_default()).collect(),
             closes: closes.collect(),
             of,
         })

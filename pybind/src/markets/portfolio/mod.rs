@@ -101,7 +101,7 @@ impl PortfolioBatch {
         unit_axis: bool,
     ) -> Result<Self, Failure> {
         let panel = panel.get().get()?;
-        let options = options_of(settings, (panel.tickers().len(), panel.days()))?;
+        let options = options_of(settings, &panel)?;
         let num_envs = num_envs
             .map(|envs| count(envs, "num_envs", 1, ErrorClass::Env).map(|envs| envs as usize))
             .transpose()?;

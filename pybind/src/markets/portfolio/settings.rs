@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use backcast_core::DType;
 use backcast_gym::{ParseChoiceError, PortfolioOptions};
+use backcast_market::Panel;
 use numpy::prelude::*;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyList};
@@ -15,12 +16,14 @@ use crate::argument::{
 use crate::array::convert::{ShapeText, Target, array_of};
 use crate::array::view::bytes_of;
 use crate::error::{ErrorClass, Failure};
+use crate::markets::panel::when_of;
 
-/// Reads the settings, with defaults for missing ones. `panel` has the numbers of tickers and days.
+/// Reads the settings, with defaults for missing ones. Positions and masks are those of `panel`.
 pub(crate) fn options_of(
     settings: &Bound<'_, PyDict>,
-    panel: (usize, usize),
+    panel: &Panel,
 ) -> Result<PortfolioOptions, Failure> {
+    let sizes = (panel.tickers().len(), panel.days());
     let given = Settings(settings);
     let default = PortfolioOptions::default();
     let fraction = "a fraction in [0, 1); one percent is 0.01";
@@ -52,12 +55,12 @@ pub(crate) fn options_of(
         tickers: given.names("tickers", "[\"AAPL\", \"MSFT\"]")?,
         num_tickers: given.count("num_tickers")?,
         shuffle_tickers: given.get("shuffle_tickers", "True or False")?.unwrap_or_default(),
-        tradable: given.one("tradable")?.map(|mask| tradable_of(&mask, panel)).transpose()?,
+        tradable: given.one("tradable")?.map(|mask| tradable_of(&mask, sizes)).transpose()?,
         delisting: given.word("delisting")?,
         initial_shares: given.initial_shares()?,
         indicators: given.names("indicators", "[\"macd\", \"rsi\"]")?,
         macro_tickers: given.names("macro_tickers", "[\"VIX\"]")?.unwrap_or_default(),
-        days: given.one("days")?.map(|days| days_of(&days)).transpose()?,
+        days: given.one("days")?.map(|days| days_of(&days, panel)).transpose()?,
         indicator_lag: match given.one("indicator_lag")? {
             Some(_) => given.count("indicator_lag")?,
             None => default.indicator_lag,
@@ -150,15 +153,21 @@ impl<'py> Settings<'_, 'py> {
     }
 }
 
-/// Reads the first day and one past the last.
-fn days_of(given: &Bound<'_, PyAny>) -> Result<(usize, usize), Failure> {
+/// Reads the first day and one past the last: positions, or dates and times that name them.
+fn days_of(given: &Bound<'_, PyAny>, panel: &Panel) -> Result<(usize, usize), Failure> {
     // Files of settings hold lists, not tuples.
     let pair =
         given.cast::<PyList>().map_or_else(|_| given.clone(), |list| list.to_tuple().into_any());
-    let wanted = "two whole numbers, the first day and one past the last";
-    let days: Option<(Argument<i128>, Argument<i128>)> = found(given.py(), pair.extract())?;
+    let wanted = "the first day and one past the last, as whole numbers or dates";
+    let days: Option<(Bound<'_, PyAny>, Bound<'_, PyAny>)> = found(given.py(), pair.extract())?;
     let (start, end) = days.ok_or_else(|| wrong_type(given, "days", wanted))?;
-    let day = |asked, what| count(asked, what, 0, ErrorClass::Env).map(|day| day as usize);
+    let day = |asked: Bound<'_, PyAny>, what| {
+        if let Some(when) = when_of(&asked, panel.calendar())? {
+            return panel.position(&when).map_err(|error| Failure::of(ErrorClass::Env, error));
+        }
+        let Ok(asked) = asked.extract::<Argument<i128>>();
+        Ok(count(asked, what, 0, ErrorClass::Env)? as usize)
+    };
     Ok((day(start, "the first day of days")?, day(end, "the end of days")?))
 }
 

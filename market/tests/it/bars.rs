@@ -1,0 +1,357 @@
+//! Panels of bars: instants of every form, and what is refused.
+
+use std::{fmt::Write, sync::Arc};
+
+use arrow_array::{
+    ArrayRef, Float64Array, Int64Array, RecordBatch, RecordBatchIterator, StringArray,
+    Time32SecondArray, Time64MicrosecondArray, TimestampMicrosecondArray,
+    TimestampMillisecondArray, TimestampNanosecondArray, TimestampSecondArray,
+};
+use backcast_core::{Base, Exist};
+use backcast_market::{
+    Calendar, DerivedColumn, EpochUnit, Panel, PanelData, PanelError, PanelLoadError, PanelOptions,
+    RowPlace, TimeProblem,
+};
+use proptest::prelude::*;
+
+/// 2024-01-02T14:30:00Z.
+const OPENING: i64 = 1_704_205_800;
+const MINUTE: i64 = 60;
+
+fn options() -> PanelOptions {
+    use DerivedColumn::{High, Low, Open, Volume};
+    PanelOptions::default().ticker("BTC").derive([Open, High, Low, Volume])
+}
+
+fn load(columns: Vec<(&str, ArrayRef)>, options: &PanelOptions) -> Result<Panel, PanelError> {
+    let rows = columns[0].1.len();
+    let closes: Vec<f64> = (100_u32..).take(rows).map(f64::from).collect();
+    let close: ArrayRef = Arc::new(Float64Array::from(closes));
+    let batch = RecordBatch::try_from_iter(columns.into_iter().chain([("close", close)])).unwrap();
+    let schema = batch.schema();
+    Ok(PanelData::from_batches(RecordBatchIterator::new([Ok(batch)], schema), options)?.into_heap())
+}
+
+fn problem(columns: Vec<(&str, ArrayRef)>, options: &PanelOptions) -> PanelLoadError {
+    match load(columns, options) {
+        Err(PanelError::Load { problem, .. }) => *problem,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn csv(text: &str, options: &PanelOptions) -> Result<Panel, PanelError> {
+    Ok(PanelData::from_reader(text.as_bytes(), options)?.into_heap())
+}
+
+fn texts<'a>(texts: impl IntoIterator<Item = &'a str>) -> ArrayRef {
+    Arc::new(StringArray::from_iter_values(texts))
+}
+
+#[test]
+fn every_form_of_an_instant_gives_the_same_panel() {
+    let seconds: Vec<i64> = (0..3).map(|bar| OPENING + bar * MINUTE).collect();
+    let times = |factor: i64| seconds.iter().map(|second| second * factor).collect::<Vec<_>>();
+    let utc = |zone: &str| options().zone(zone);
+    let unit = |unit| options().unit(unit);
+    let new_york = "America/New_York";
+    let written = ["2024-01-02T14:30:00Z", "2024-01-02 09:31:00-05:00", "2024-01-02T14:32Z"];
+    let local = ["2024-01-02 09:30", "2024-01-02T09:31:00", "2024-01-02 09:32:00.000"];
+    let forms: Vec<(Vec<(&str, ArrayRef)>, PanelOptions)> = vec![
+        (vec![("timestamp", texts(written))], options()),
+        (vec![("timestamp", texts(local))], utc(new_york)),
+        (vec![("timestamp", texts(local))], utc("-05:00")),
+        (
+            vec![("date", texts(["20240102"; 3])), ("time", texts(["09:30", "09:31", "09:32:00"]))],
+            utc(new_york),
+        ),
+        (
+            vec![
+                ("date", texts(["2024-01-02"; 3])),
+                ("time", Arc::new(Time32SecondArray::from(vec![34_200, 34_260, 34_320]))),
+            ],
+            utc(new_york),
+        ),
+        (
+            vec![
+                ("date", Arc::new(Int64Array::from(vec![20_240_102; 3]))),
+                (
+                    "time",
+                    Arc::new(Time64MicrosecondArray::from(vec![
+                        34_200_000_000,
+                        34_260_000_000,
+                        34_320_000_000,
+                    ])),
+                ),
+            ],
+            utc(new_york),
+        ),
+        (vec![("timestamp", Arc::new(Int64Array::from(times(1))))], unit(EpochUnit::Seconds)),
+        (
+            vec![("timestamp", Arc::new(Int64Array::from(times(1_000_000_000))))],
+            unit(EpochUnit::Nanoseconds),
+        ),
+        (
+            vec![(
+                "timestamp",
+                Arc::new(TimestampSecondArray::from(times(1)).with_timezone("UTC")),
+            )],
+            options(),
+        ),
+        (vec![("timestamp", Arc::new(TimestampMillisecondArray::from(times(1_000))))], utc("UTC")),
+        (
+            vec![(
+                "timestamp",
+                Arc::new(TimestampMicrosecondArray::from(times(1_000_000)).with_timezone("+09:00")),
+            )],
+            options(),
+        ),
+        (
+            vec![(
+                "timestamp",
+                Arc::new(
+                    TimestampNanosecondArray::from(times(1_000_000_000)).with_timezone(new_york),
+                ),
+            )],
+            options(),
+        ),
+    ];
+    let text = "timestamp,close\n1704205800,100\n1704205860,101\n1704205920,102\n";
+    let expected = csv(text, &unit(EpochUnit::Seconds)).unwrap();
+    assert_eq!(expected.calendar(), Calendar::Bars);
+    assert_eq!(expected.dates()[2], "2024-01-02T14:32:00Z");
+    assert_eq!(expected.micros()[0], OPENING * 1_000_000);
+    for (at, (columns, options)) in forms.into_iter().enumerate() {
+        let panel = match load(columns, &options) {
+            Ok(panel) => panel,
+            // Without a time zone database, names of zones are refused.
+            Err(PanelError::Load { problem, .. }) if is_unknown(&problem) => continue,
+            Err(error) => panic!("{at}: {error}"),
+        };
+        assert_eq!(panel.fingerprint(), expected.fingerprint(), "{at}: {:?}", panel.dates());
+    }
+}
+
+fn is_unknown(problem: &PanelLoadError) -> bool {
+    matches!(problem, PanelLoadError::UnknownZone { .. })
+        && !std::path::Path::new("/usr/share/zoneinfo").exists()
+}
+
+#[test]
+fn times_that_could_mean_several_instants_are_refused() {
+    use PanelLoadError as E;
+    let naive = || texts(["2024-01-02T09:30:00", "2024-01-02T09:31:00"]);
+    let stamp = || Arc::new(TimestampSecondArray::from(vec![OPENING])) as ArrayRef;
+    let zoned =
+        || Arc::new(TimestampSecondArray::from(vec![OPENING]).with_timezone("UTC")) as ArrayRef;
+    let integers = || Arc::new(Int64Array::from(vec![OPENING])) as ArrayRef;
+    let found =
+        |column: ArrayRef, options: PanelOptions| problem(vec![("timestamp", column)], &options);
+    assert!(matches!(
+        found(naive(), options()),
+        E::BadTime { place: RowPlace::Row(0), problem: TimeProblem::NoZone, .. }
+    ));
+    let mixed = texts(["2024-01-02T09:30:00", "2024-01-02T14:31:00Z"]);
+    assert!(matches!(
+        found(mixed, options().zone("UTC")),
+        E::BadTime { place: RowPlace::Row(1), problem: TimeProblem::HasZone, .. }
+    ));
+    assert!(matches!(found(stamp(), options()), E::NoZone { .. }));
+    assert!(matches!(found(zoned(), options().zone("UTC")), E::TwoZones { .. }));
+    assert!(matches!(found(integers(), options()), E::NoUnit { .. }));
+    assert!(matches!(
+        found(zoned(), options().unit(EpochUnit::Seconds)),
+        E::UnusedOption { option: "unit", .. }
+    ));
+    assert!(matches!(
+        found(integers(), options().unit(EpochUnit::Seconds).zone("UTC")),
+        E::ZoneOfNumbers { .. }
+    ));
+    assert!(matches!(
+        found(naive(), options().zone("No/Where")),
+        E::UnknownZone { zone, .. } if zone == "No/Where"
+    ));
+    let day = vec![("date", texts(["2024-01-02"]))];
+    assert!(matches!(problem(day, &options().zone("UTC")), E::UnusedOption { option: "zone", .. }));
+    let clock = vec![("date", texts(["2024-01-02"])), ("time", texts(["09:30"]))];
+    assert!(matches!(problem(clock, &options()), E::NoZone { column } if column == "time"));
+    let both = vec![("date", texts(["2024-01-02"])), ("timestamp", integers())];
+    assert!(matches!(problem(both, &options()), E::TwoTimes { .. }));
+}
+
+#[test]
+fn cells_without_an_instant_are_refused_with_row_column_and_text() {
+    let fold = |time| {
+        problem(
+            vec![("date", texts(["2024-11-03"])), ("time", texts([time]))],
+            &options().zone("America/New_York"),
+        )
+    };
+    let found = fold("01:30:00");
+    if is_unknown(&found) {
+        return;
+    }
+    let PanelLoadError::BadTime { place, column, text, problem: why } = found else {
+        panic!("{found:?}")
+    };
+    assert_eq!((place, column.as_str(), why), (RowPlace::Row(0), "time", TimeProblem::Ambiguous));
+    assert_eq!(text, "2024-11-03T01:30:00");
+    assert!(matches!(
+        fold("25:00"),
+        PanelLoadError::BadTime { problem: TimeProblem::NotAClock, .. }
+    ));
+    let refused = csv("timestamp,close\n2024-03-10 02:30,1\n", &options().zone("America/New_York"));
+    let Err(PanelError::Load { problem: why, .. }) = refused else { panic!("{refused:?}") };
+    assert!(matches!(
+        *why,
+        PanelLoadError::BadTime { place: RowPlace::Line(2), problem: TimeProblem::Skipped, .. }
+    ));
+    for (value, expected) in [
+        (i64::MAX, TimeProblem::OutOfRange),
+        (i64::MIN, TimeProblem::OutOfRange),
+        (253_402_300_800, TimeProblem::OutOfRange),
+    ] {
+        let column: ArrayRef = Arc::new(Int64Array::from(vec![OPENING, value]));
+        let options = options().unit(EpochUnit::Seconds);
+        let found = problem(vec![("timestamp", column)], &options);
+        let PanelLoadError::BadTime { place, text, problem, .. } = found else {
+            panic!("{found:?}")
+        };
+        assert_eq!((place, text, problem), (RowPlace::Row(1), value.to_string(), expected));
+    }
+    for (column, options, expected) in [
+        (
+            Arc::new(Int64Array::from(vec![1])) as ArrayRef,
+            options().unit(EpochUnit::Nanoseconds),
+            TimeProblem::TooFine,
+        ),
+        (
+            Arc::new(TimestampNanosecondArray::from(vec![1]).with_timezone("UTC")),
+            options(),
+            TimeProblem::TooFine,
+        ),
+        (
+            Arc::new(TimestampNanosecondArray::from(vec![None::<i64>]).with_timezone("UTC")),
+            options(),
+            TimeProblem::NotATime,
+        ),
+        (texts(["12.5"]), options().unit(EpochUnit::Seconds), TimeProblem::NotANumber),
+    ] {
+        let found = problem(vec![("timestamp", column)], &options);
+        assert!(
+            matches!(&found, PanelLoadError::BadTime { problem, .. } if *problem == expected),
+            "{found:?}"
+        );
+    }
+}
+
+#[test]
+fn two_bars_at_one_instant_are_refused_and_two_of_one_day_are_kept() {
+    let text = "timestamp,close\n2024-01-02T09:30Z,1\n2024-01-02T09:31Z,2\n";
+    assert_eq!(csv(text, &options()).unwrap().days(), 2);
+    let twice = format!("{text}2024-01-02T10:31+01:00,3\n");
+    let Err(PanelError::Load { problem, .. }) = csv(&twice, &options()) else { panic!() };
+    let PanelLoadError::DuplicateRow { date, first, second, .. } = *problem else {
+        panic!("{problem:?}")
+    };
+    assert_eq!(
+        (date.as_str(), first, second),
+        ("2024-01-02T09:31:00Z", RowPlace::Line(3), RowPlace::Line(4))
+    );
+    // The same rows in a column of days are two of one day.
+    let days = text.replace("timestamp", "date");
+    let Err(PanelError::Load { problem, .. }) = csv(&days, &options()) else { panic!() };
+    assert!(matches!(*problem, PanelLoadError::DuplicateRow { .. }), "{problem:?}");
+}
+
+#[test]
+fn days_may_be_numbers_since_1970() {
+    let text = "date,close\n1704205800,1\n1704240000,2\n";
+    let panel = csv(text, &options().unit(EpochUnit::Seconds)).unwrap();
+    assert_eq!(
+        (panel.calendar(), panel.dates()),
+        (Calendar::Days, &["2024-01-02".to_owned(), "2024-01-03".to_owned()][..])
+    );
+    assert_eq!(panel.micros()[0], 1_704_153_600_000_000);
+}
+
+#[test]
+fn a_panel_of_bars_is_shared_and_found_by_date() {
+    let folder = tempfile::tempdir().unwrap();
+    let base = Base::at(folder.path());
+    let mut text = "timestamp,close\n".to_owned();
+    for hour in 0..48 {
+        writeln!(text, "{},{}", OPENING - 1800 + hour * 3600, 100 + hour).unwrap();
+    }
+    let options = options().unit(EpochUnit::Seconds).bars_per_year(1234.5);
+    let data = PanelData::from_reader(text.as_bytes(), &options);
+    let made = data.unwrap().share("bars", &base, Exist::Error, false).unwrap();
+    let panel = Panel::attach_in(&base, "bars").unwrap();
+    assert_eq!(panel.micros(), made.micros());
+    assert_eq!(panel.fingerprint(), made.fingerprint());
+    assert_eq!(panel.bars_per_year().to_bits(), 1234.5_f64.to_bits());
+    assert_eq!(panel.date(1).as_deref(), Some("2024-01-02T15:00:00Z"));
+    assert_eq!(panel.date(48), None);
+    for (when, at) in [
+        ("2024-01-01", 0),
+        ("2024-01-02T14:00:00Z", 0),
+        ("2024-01-02T14:00:01Z", 1),
+        ("2024-01-03", 10),
+        ("2024-01-03T00:00:00+01:00", 9),
+        ("2030-01-01", 48),
+    ] {
+        assert_eq!(panel.position(when), Ok(at), "{when}");
+    }
+    for when in ["2024-01-02T14:00:00", "", "yesterday", "2024-13-01"] {
+        let refused = panel.position(when).unwrap_err();
+        assert_eq!((refused.when.as_str(), refused.calendar), (when, Calendar::Bars));
+    }
+    let days = csv("date,close\n2024-01-02,1\n2024-01-05,2\n", &self::options()).unwrap();
+    assert_eq!(days.position("2024-01-03"), Ok(1));
+    assert_eq!(days.position("2024-01-05T23:00:00"), Ok(1));
+    assert_eq!(days.position("2024-01-06"), Ok(2));
+    assert!(days.position("1704205800").is_err());
+}
+
+#[test]
+fn a_year_of_no_bars_is_refused() {
+    for bars in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        let refused =
+            csv("date,close\n2024-01-02,1\n2024-01-03,1\n", &options().bars_per_year(bars));
+        let Err(PanelError::Load { problem, .. }) = refused else { panic!("{refused:?}") };
+        assert!(matches!(*problem, PanelLoadError::BarsPerYear { .. }));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(backcast_budget::cases(128)))]
+
+    #[test]
+    fn windows_count_bars_and_show_of_a_bar_only_its_open(
+        gaps in prop::collection::vec(1_i64..100_000_000_000, 2..40),
+        history in 0_usize..6,
+        future in 0_usize..6,
+    ) {
+        let mut micros = OPENING * 1_000_000;
+        let times: Vec<i64> = gaps.iter().map(|gap| { micros += gap; micros }).collect();
+        let column: ArrayRef =
+            Arc::new(TimestampMicrosecondArray::from(times.clone()).with_timezone("UTC"));
+        let panel = load(vec![("timestamp", column)], &options()).unwrap();
+        prop_assert_eq!(panel.micros(), times);
+        let day = panel.days() / 2;
+        let plan = panel.window_shape(1, 1, history, future).unwrap();
+        let (mut arena, mut mask) = (vec![0.0; plan.arena_len()], vec![false; plan.mask_len()]);
+        let at = i64::try_from(day).unwrap();
+        panel.windows_into(&[at], &[1], 1, history, future, &mut arena, &mut mask).unwrap();
+        for (place, row) in arena.chunks(5).enumerate() {
+            let bar = (day + place).checked_sub(history);
+            let bar = bar.filter(|bar| (1..panel.days()).contains(bar));
+            prop_assert_eq!(mask[place], bar.is_some());
+            let close = bar.map_or(0.0, |bar| 100.0 + f32::from(u8::try_from(bar).unwrap()));
+            if place == history {
+                prop_assert_eq!(row, &[(close - 1.0).max(0.0), 0.0, 0.0, 0.0, 0.0][..]);
+            } else {
+                prop_assert_eq!(row[3].to_bits(), close.to_bits());
+            }
+        }
+    }
+}
