@@ -78,7 +78,7 @@ pub use backcast_layout::{
 };
 pub use element::Element;
 pub use error::{
-    AppendError, BadRowIndex, BadSelector, BatchError, DropError, FormError, HeldLane,
+    AppendError, BadRowIndex, BadSelector, BatchError, ClaimUnit, DropError, FormError, HeldLane,
     HindsightError, LearnedError, LeaseError, LimitError, LimitedCall, LimiterError, LimiterWait,
     LockError, ParamsError, PriorityError, ReadError, ResizeError, RestoreError, ReturnsError,
     RingError, SampleError, SchemaError, TableError, WaitError, WriterError,

@@ -39,7 +39,7 @@ pub use self::restore::RestoreError;
 pub use self::returns::ReturnsError;
 pub use self::ring::{ResizeError, RingError};
 pub(crate) use self::sample::ROLLOUTS;
-pub use self::sample::{BadSelector, SampleError};
+pub use self::sample::{BadSelector, ClaimUnit, SampleError};
 pub use self::schema::SchemaError;
 pub use self::table::TableError;
 pub use self::wait::WaitError;

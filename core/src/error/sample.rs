@@ -60,6 +60,18 @@ pub enum SampleError {
          counts rows"
     )]
     NoPolicyVersion,
+    /// Weights by the smallest priority of a table, some of whose rows are too old to be drawn.
+    #[error(
+        "normalize \"table\" does not go with max_age: weights would be divided by that of a row \
+         that is too old to be drawn; leave normalize out, or leave max_age out"
+    )]
+    WeightsOfOldRows,
+    /// An order by the leaves of a table whose exponent can change.
+    #[error(
+        "{selector} does not go with an alpha that changes, by which equal leaves may have \
+         different priorities; give one number as alpha, such as 1"
+    )]
+    OrderedByAlpha { selector: String },
     /// All rows are too old.
     #[error(
         "nothing is young enough to be drawn: {rows} readable rows are older than max_age, {}; \
@@ -175,14 +187,15 @@ pub enum SampleError {
     BeyondTable { selector: &'static str, wanted: u64, most: u64 },
     /// The time-out has passed before there were enough new transitions.
     #[error(
-        "{selector} {} {wanted} {} for {waited_ms} ms, and {} there: {reason}; `backcast stat` \
-         shows the lanes",
+        "{selector} {} {} for {waited_ms} ms, and {} there: {reason}; `backcast stat` shows the \
+         lanes",
         if *.selector == ROLLOUTS { "wait for" } else { "waits for" },
-        units_of(.selector),
-        rows_are(.selector, *.available)
+        .unit.counted(*.wanted),
+        .unit.are(*.available)
     )]
     TimedOut {
         selector: &'static str,
+        unit: ClaimUnit,
         wanted: u64,
         available: u64,
         waited_ms: u128,
@@ -191,15 +204,15 @@ pub enum SampleError {
     /// There are too few new transitions, no writer is alive, and the rate limiter is set not to
     /// wait then.
     #[error(
-        "{selector} {} {wanted} {}, {} there, and no writer is alive{claimed}; no_writer is \
-         \"{choice}\": start a writer, draw smaller batches, or set the limiter with no_writer \
-         \"wait\"",
+        "{selector} {} {}, {} there, and no writer is alive{claimed}; no_writer is \"{choice}\": \
+         start a writer, draw smaller batches, or set the limiter with no_writer \"wait\"",
         if *.selector == ROLLOUTS { "need" } else { "needs" },
-        units_of(.selector),
-        rows_are(.selector, *.available)
+        .unit.counted(*.wanted),
+        .unit.are(*.available)
     )]
     NoWriter {
         selector: &'static str,
+        unit: ClaimUnit,
         wanted: u64,
         available: u64,
         claimed: String,
@@ -297,6 +310,54 @@ pub enum SampleError {
     Segment(#[from] SegmentError),
 }
 
+/// Unit that a draw of new transitions waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ClaimUnit {
+    /// Transitions, or those at which a sequence starts.
+    Transitions,
+    /// Complete episodes.
+    Episodes,
+    /// Columns of a block of rollouts.
+    Columns,
+    /// Lanes with a column for a block of rollouts of all that is new.
+    Lanes,
+}
+
+impl ClaimUnit {
+    /// Returns a number of units in words.
+    fn counted(self, number: u64) -> String {
+        let unit = match self {
+            Self::Transitions => "new transition",
+            Self::Episodes => "new episode",
+            Self::Columns => "column",
+            Self::Lanes => "ready lane",
+        };
+        let end = if number == 1 { "" } else { "s" };
+        match self {
+            Self::Columns => format!("{number} {unit}{end} of a block"),
+            _ => format!("{number} {unit}{end}"),
+        }
+    }
+
+    /// Counts what can be claimed, with its verb. Of transitions and episodes these are rows, some
+    /// of which may not be drawn.
+    fn are(self, available: u64) -> String {
+        match (self, available) {
+            (Self::Columns | Self::Lanes, 1) => "1 is".to_owned(),
+            (Self::Columns | Self::Lanes, _) => format!("{available} are"),
+            (_, 0) => "0 rows are".to_owned(),
+            (_, 1) => "1 row is".to_owned(),
+            (Self::Transitions, _) => {
+                format!("{available} rows, some of which may start no transition, are")
+            }
+            (Self::Episodes, _) => {
+                format!("{available} rows, some of which may start no complete episode, are")
+            }
+        }
+    }
+}
+
 /// A setting of a selector that is out of range.
 #[derive(Clone, Debug, Error, PartialEq)]
 #[error("{what}; {remedy}")]
@@ -328,22 +389,6 @@ fn order_of(selector: &str) -> &str {
         "max_priority" => "largest priority first",
         "min_priority" => "smallest priority first",
         other => other,
-    }
-}
-
-/// Names what a selector waits for.
-fn units_of(selector: &str) -> &str {
-    if selector == ROLLOUTS { "columns of a block" } else { "new transitions" }
-}
-
-/// Counts what can be claimed: columns of rollouts, or rows. Not all rows start a transition.
-fn rows_are(selector: &str, available: u64) -> String {
-    match available {
-        1 if selector == ROLLOUTS => "1 is".to_owned(),
-        _ if selector == ROLLOUTS => format!("{available} are"),
-        0 => "0 rows are".to_owned(),
-        1 => "1 row is".to_owned(),
-        _ => format!("{available} rows, some of which may start no transition, are"),
     }
 }
 

@@ -145,13 +145,14 @@ impl Gate {
         since: &mut WaitStart,
     ) -> Result<(), SampleError> {
         let count = || selection.claimable().unwrap_or(u64::MAX);
+        let unit = selection.claim_unit();
         // The batch is counted: until its rows are there, the limiter holds no writer back.
         let _awaits = self.limiter.as_ref().and_then(DrawGate::await_rows);
         let late = |available, waited: Duration| {
             let (wanted, waited_ms) = (needed, waited.as_millis());
             let (claimed, why) = (selection.claimed_in_words(), ring.why_no_transitions());
             let reason = if claimed.is_empty() { why } else { format!("{claimed}; {why}") };
-            SampleError::TimedOut { selector, wanted, available, waited_ms, reason }
+            SampleError::TimedOut { selector, unit, wanted, available, waited_ms, reason }
         };
         let report = |available, waited| late(available, waited).to_string();
         let limits = ring.limiter().and_then(|limiter| limiter.limits().ok());
@@ -173,7 +174,7 @@ impl Gate {
                     let (wanted, choice) = (needed, choice.as_str());
                     let claimed = selection.claimed_in_words();
                     let claimed = if claimed.is_empty() { claimed } else { format!(": {claimed}") };
-                    SampleError::NoWriter { selector, wanted, available, claimed, choice }
+                    SampleError::NoWriter { selector, unit, wanted, available, claimed, choice }
                 }
             },
             WaitStopped::Ended { end: WaitEnd::TimedOut, have, .. } => late(have, since.waited()),

@@ -9,9 +9,9 @@ use rand::{RngExt, SeedableRng};
 
 use super::*;
 use crate::{
-    AutoresetMode, Batch, BatchesOptions, ColumnWindow, ColumnWindows, DType, Discount, Hindsight,
-    LearnedOptions, PriorityOptions, RateLimiter, Ring, RingOptions, RowIndex, SampleError,
-    Sampler, Schema, StepColumns, TableOptions, Writer, WriterOptions, gae,
+    AutoresetMode, Batch, BatchesOptions, ClaimUnit, ColumnWindow, ColumnWindows, DType, Discount,
+    Hindsight, LearnedOptions, PriorityOptions, RateLimiter, Ring, RingOptions, RowIndex,
+    SampleError, Sampler, Schema, StepColumns, TableOptions, Writer, WriterOptions, gae,
 };
 
 fn schema() -> Schema {
@@ -194,9 +194,19 @@ fn a_block_waits_for_every_lane_with_a_writer_or_for_those_that_were_asked_for()
     let mut second = writer(&ring, 1);
     fill(&mut second, 1, 5);
     let refused = all.sample_new(None).unwrap_err();
-    assert!(matches!(refused, SampleError::TimedOut { wanted: 2, available: 1, .. }), "{refused}");
     let said = refused.to_string();
-    assert!(said.contains("2 columns") && said.contains("1 is there"), "{said}");
+    let SampleError::TimedOut { unit: ClaimUnit::Lanes, wanted: 2, available: 1, .. } = refused
+    else {
+        panic!("{said}")
+    };
+    assert!(said.contains("2 ready lanes") && said.contains("1 is there"), "{said}");
+    let refused = all.sample(2).unwrap_err();
+    let said = refused.to_string();
+    let SampleError::TimedOut { unit: ClaimUnit::Columns, wanted: 2, available: 1, .. } = refused
+    else {
+        panic!("{said}")
+    };
+    assert!(said.contains("2 columns of a block"), "{said}");
     // The writer is gone: its 4 transitions are a short column.
     drop(second);
     let block = all.sample_new(None).unwrap();

@@ -29,7 +29,7 @@ use super::rng::CounterRng;
 use super::rollouts::BlockSize;
 use super::selector::Selector;
 use super::stream::DrawStream;
-use crate::error::{PriorityError, SampleError};
+use crate::error::{ClaimUnit, PriorityError, SampleError};
 use crate::priority::{Priorities, PriorityOptions, check_beta};
 use crate::ring::Ring;
 use crate::table_lock::LockLimits;
@@ -238,6 +238,15 @@ impl Selection {
             Some(SelectorState::Claimed(of)) => of.take_too_old(),
             Some(SelectorState::Rollouts(of)) => of.take_too_old(),
             _ => SkippedRows::default(),
+        }
+    }
+
+    /// Returns what draws wait for.
+    pub(super) fn claim_unit(&self) -> ClaimUnit {
+        match self.selector.as_deref() {
+            Some(SelectorState::Rollouts(of)) => of.claim_unit(),
+            _ if self.has_episodes() => ClaimUnit::Episodes,
+            _ => ClaimUnit::Transitions,
         }
     }
 

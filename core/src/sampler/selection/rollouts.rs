@@ -8,7 +8,7 @@ use backcast_layout::protocol::claim::ClaimPass;
 use backcast_layout::protocol::{Words, still_whole};
 
 use super::ledger::{ClaimLedger, ClaimedItem};
-use crate::error::{ROLLOUTS, SampleError};
+use crate::error::{ClaimUnit, ROLLOUTS, SampleError};
 use crate::ring::Ring;
 use crate::ring::lane_inspection::readable;
 use crate::row_header::{RowHeader, starts_transition};
@@ -91,6 +91,14 @@ impl ClaimedRollouts {
         news.refresh(claims.ring(), (&pass.ranges, eligibility.oldest()), self.most_of_lane());
         let (needed, ready) = self.with_own(news.readiness(self.form, self.size));
         if ready >= needed { u64::MAX } else { ready as u64 }
+    }
+
+    /// Returns what the block that is awaited waits for.
+    pub(super) fn claim_unit(&self) -> ClaimUnit {
+        match self.size {
+            BlockSize::Columns(_) => ClaimUnit::Columns,
+            BlockSize::New(_) => ClaimUnit::Lanes,
+        }
     }
 
     /// Adds the columns that are claimed to those that are ready, if the block needs a number.
