@@ -10,7 +10,7 @@ use crate::error::{ErrorClass, Failure};
 
 /// Keywords that calls do not have: those of other libraries, and settings that belong to an object
 /// here. Each with its call, and what to write instead.
-const ELSEWHERE: [(&str, &str, &str); 48] = [
+const ELSEWHERE: [(&str, &str, &str); 50] = [
     ("sampler", "alpha", "select=bc.Priority(alpha=...)"),
     ("sampler", "priority", "select=bc.Priority(alpha=...)"),
     ("sampler", "prioritized", "select=bc.Priority()"),
@@ -46,6 +46,8 @@ const ELSEWHERE: [(&str, &str, &str); 48] = [
     ("sample", "priority", "sampler(select=bc.Priority()) and sample of it"),
     ("sample", "select", "sampler(select=...) and sample of it"),
     ("sample", "seed", "sampler(seed=...) and sample of it"),
+    ("sample", "at_most", "sampler(select=bc.Consume()) and sample(None, at_most=...) of it"),
+    ("batches", "at_most", "sample(None, at_most=...), which draws all that is new"),
     ("create", "samples_per_insert", "limiter=bc.RateLimiter(samples_per_insert)"),
     ("create", "min_size", "limiter=bc.RateLimiter(min_size=...)"),
     ("create", "error_buffer", "limiter=bc.RateLimiter(samples_per_insert, error_buffer=...)"),

@@ -408,6 +408,23 @@ def test_a_misspelt_argument_is_named_with_the_one_that_was_meant(
     assert f"`{parameter}`" in message
 
 
+# Python names the arguments of its own functions. A reserved row has a test of its own.
+NATIVE = [
+    name
+    for name, call in CALLABLES.items()
+    if not inspect.isfunction(inspect.unwrap(call.found)) and call.owner != "ReservedRow"
+]
+
+
+@pytest.mark.parametrize("name", NATIVE)
+def test_an_argument_that_no_native_call_has_is_named(made: dict[str, Any], name: str) -> None:
+    parameters = inspect.signature(CALLABLES[name].found).parameters.values()
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        pytest.skip("takes any name, and checks it itself")
+    with pytest.raises(bc.BackcastError, match="zzqx"):
+        CALLABLES[name].of(made)(**good(name, made), zzqx=1)
+
+
 class Odd:
     """An object that no call accepts."""
 

@@ -18,6 +18,18 @@ def row(case: str, do: Callable[[Any], object], error: type[BackcastError], *wor
     return Row(case, lambda world: do(world.sampler), error, words)
 
 
+def of_ring(case: str, do: Callable[[Any], object], *words: str) -> Row:
+    """Call the ring, typed as `Any`."""
+    return Row(case, lambda world: do(world.pong), ArgumentTypeError, words)
+
+
+def nameless(of: Callable[..., Any]) -> Row:
+    """Draw by a table whose name is empty."""
+    words = ("name a table", "empty")
+    case = f"a table without a name, {of.__name__}"
+    return Row(case, lambda w: w.pong.sampler(select=of(table="")), bc.errors.ArgumentError, words)
+
+
 def into(case: str, out: Any, *words: str) -> Row:  # noqa: ANN401 - anything is tried
     """Draw two transitions into `out`."""
     return row(case, lambda s: s.sample(2, out=out), SampleError, *words)
@@ -62,6 +74,10 @@ SHARED = np.zeros(6, "i8")
         row("half", lambda s: s.batches(2, 0.5), ArgumentTypeError, "0.5", "prefetch"),
         row("nothing ahead", lambda s: s.batches(0), SampleError, "batch_size", "0", "1"),
         row("no size", lambda s: s.batches(), ArgumentTypeError, "batch_size"),
+        row("all ahead", lambda s: s.batches(None), ArgumentTypeError, "sample(None)", "Consume"),
+        of_ring("all of a ring", lambda r: r.sample(None), "batch_size", "sample(None)", "Consume"),
+        of_ring("some of a ring", lambda r: r.sample(2, at_most=1), "'at_most'", "Consume"),
+        *(nameless(of) for of in (bc.Priority, bc.Largest, bc.Epoch, bc.Consume)),
         row("limit", lambda s: s.batches(2, limit=-1), SampleError, "limit", "-1", "0"),
         row("reuse", lambda s: s.batches(2, reuse=3), ArgumentTypeError, "True", "reuse"),
         row("called", lambda s: bc.types.Batches(s), ArgumentTypeError, "buf.sampler("),

@@ -265,6 +265,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "create": lambda buf, **given: bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=9, **given),
     "attach": lambda buf, **given: bc.ReplayBuffer.attach("nobody", **given),
     "writer": lambda buf, **given: buf.writer(**given),
+    "batches": lambda buf, **given: buf.sampler().batches(4, **given),
 }
 
 

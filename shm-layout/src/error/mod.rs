@@ -126,11 +126,11 @@ pub enum SegmentError {
     ResizeUnfinished { name: String, lanes: Vec<u32>, rows: u64 },
     /// The name cannot be a file name.
     #[error(
-        "`{name}` cannot name a ring or panel: {reason}; use 1 to {} of the characters \
-         A-Z a-z 0-9 _ - . and do not begin with a dot",
+        "`{name}` cannot name {what}: {reason}; use 1 to {} of the characters A-Z a-z 0-9 _ - . \
+         and do not begin with a dot",
         MAX_NAME_BYTES
     )]
-    BadName { name: String, reason: &'static str },
+    BadName { what: &'static str, name: String, reason: &'static str },
     /// There is too little memory, or too little space, files or quota in the file system.
     #[error(
         "not enough space for {}: {} asked for, {} available ({limit}); lower the capacity, free \

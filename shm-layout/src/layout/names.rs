@@ -97,10 +97,19 @@ pub(crate) fn check_known(name: &str) -> Result<(), SegmentError> {
     }
 }
 
-/// Refuses a name that has a [problem](name_problem).
+/// Refuses a name of an object that has a [problem](name_problem).
 pub(crate) fn check_name(name: &str) -> Result<(), SegmentError> {
+    check("a ring or panel", name)
+}
+
+/// Refuses a name of a table that has a [problem](name_problem).
+pub(crate) fn check_table_name(name: &str) -> Result<(), SegmentError> {
+    check("a table", name)
+}
+
+fn check(what: &'static str, name: &str) -> Result<(), SegmentError> {
     match name_problem(name) {
-        Some(reason) => Err(SegmentError::BadName { name: name.to_owned(), reason }),
+        Some(reason) => Err(SegmentError::BadName { what, name: name.to_owned(), reason }),
         None => Ok(()),
     }
 }

@@ -11,7 +11,7 @@ use crate::error::SegmentError;
 use crate::layout::claim_table::ClaimMemory;
 use crate::layout::geometry::RingSpec;
 use crate::layout::learned_table::LearnedMemory;
-use crate::layout::names::check_name;
+use crate::layout::names::check_table_name;
 use crate::layout::priority_table::TableMemory;
 use crate::layout::table_header::{
     CommonHeader, KIND_CLAIMS, KIND_LEARNED, KIND_PRIORITIES, contents,
@@ -277,7 +277,7 @@ pub(super) fn open_or_make<T: TableKind>(
     name: &str,
     new: &NewTable<'_, T>,
 ) -> Result<Option<OpenTable<T>>, SegmentError> {
-    check_name(name)?;
+    check_table_name(name)?;
     let named = |file| TableName { name: name.to_owned(), file };
     let Some(object) = store.object() else {
         let memory = store.heap_table(name, || new.on_heap())?;
@@ -326,7 +326,7 @@ pub(super) fn make_unnamed<T: TableKind>(
     name: &str,
     new: &NewTable<'_, T>,
 ) -> Result<Arc<T>, SegmentError> {
-    check_name(name)?;
+    check_table_name(name)?;
     match ring.place() {
         UnnamedMemory::Heap { tables, .. } => {
             let memory = Arc::new(new.on_heap()?);

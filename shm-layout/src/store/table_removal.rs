@@ -8,7 +8,7 @@ use super::table_file::{HeapTable, OpenFile, file_name, kind_of, lock_byte, name
 use crate::error::SegmentError;
 use crate::layout::claim_table::ClaimMemory;
 use crate::layout::learned_table::LearnedMemory;
-use crate::layout::names::check_name;
+use crate::layout::names::check_table_name;
 use crate::layout::priority_table::TableMemory;
 use crate::layout::table_header::{KIND_CLAIMS, KIND_LEARNED, KIND_PRIORITIES};
 use crate::os::byte_lock::LockMode;
@@ -81,7 +81,7 @@ impl RingStore {
     }
 
     fn try_remove_file(&self, table: &str, force: bool) -> Result<Option<()>, SegmentError> {
-        check_name(table)?;
+        check_table_name(table)?;
         let missing = || SegmentError::NoTable {
             name: self.name().unwrap_or_default().to_owned(),
             table: table.to_owned(),

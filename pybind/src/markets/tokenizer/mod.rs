@@ -233,13 +233,17 @@ impl TickerTokenizer {
     }
 
     /// Add no further tickers: new names are an error or ``<UNK>``, as `unknown` says.
-    fn freeze(&self) {
+    #[pyo3(signature = (), text_signature = "($self)")]
+    fn freeze(&self) -> Result<(), Failure> {
         self.0.freeze();
+        Ok(())
     }
 
     /// Add new tickers again.
-    fn unfreeze(&self) {
+    #[pyo3(signature = (), text_signature = "($self)")]
+    fn unfreeze(&self) -> Result<(), Failure> {
         self.0.unfreeze();
+        Ok(())
     }
 
     /// Whether new tickers are no longer added.

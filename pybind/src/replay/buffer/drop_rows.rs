@@ -57,6 +57,7 @@ impl ReplayBuffer {
     /// ...         index = writer.append(obs=t, terminated=False, truncated=False)
     /// >>> buf.clear(), len(buf), buf.lane_span(0)
     /// (4, 0, (5, 5))
+    #[pyo3(signature = (), text_signature = "($self)")]
     fn clear(&self, py: Python<'_>) -> Result<u64, Failure> {
         Ok(self.ask(py, backcast_core::Ring::clear)??)
     }

@@ -221,8 +221,10 @@ impl Client {
     /// Close the client, so that later requests fail.
     ///
     /// Rings that were created or attached to through it stay open.
-    fn close(&self) {
+    #[pyo3(signature = (), text_signature = "($self)")]
+    fn close(&self) -> Result<(), Failure> {
         self.closed.store(true, Relaxed);
+        Ok(())
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {
@@ -231,7 +233,7 @@ impl Client {
 
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, _exception: &Bound<'_, PyAny>) {
-        self.close();
+        self.closed.store(true, Relaxed);
     }
 
     fn __repr__(&self) -> String {

@@ -234,12 +234,14 @@ impl Lease {
     /// Returns
     /// -------
     /// list of str
-    fn keys(&self) -> Vec<String> {
-        self.names().into_iter().map(str::to_owned).collect()
+    #[pyo3(signature = (), text_signature = "($self)")]
+    fn keys(&self) -> Result<Vec<&str>, Failure> {
+        Ok(self.names().into_iter().collect())
     }
 
     fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.keys().into_pyobject(py)?.call_method0("__iter__")
+        let names: Vec<&str> = self.names().into_iter().collect();
+        names.into_pyobject(py)?.call_method0("__iter__")
     }
 
     fn __len__(&self) -> usize {
@@ -252,8 +254,8 @@ impl Lease {
         self.columns.iter().any(|c| c.name() == name || c.name().starts_with(&below))
     }
 
-    fn _ipython_key_completions_(&self) -> Vec<String> {
-        self.keys()
+    fn _ipython_key_completions_(&self) -> Vec<&str> {
+        self.names().into_iter().collect()
     }
 
     /// The lane.

@@ -444,5 +444,14 @@ impl BatchSize {
 
 pub(super) fn batch_size_of(batch_size: Argument<i128>) -> Result<usize, Failure> {
     let most = u32::try_from(MAX_BATCH).unwrap_or(u32::MAX);
+    if let Argument::WrongType(given) = &batch_size
+        && Python::attach(|py| given.is_none(py))
+    {
+        let message = format!(
+            "batch_size is None; give a whole number from 1 to {most}. For all that is new, call \
+             sample(None) of a sampler(select=bc.Consume())"
+        );
+        return Err(Failure::new(ErrorClass::ArgumentType, message));
+    }
     Ok(count_in(batch_size, "batch_size", 1..=most, ErrorClass::Sample)? as usize)
 }

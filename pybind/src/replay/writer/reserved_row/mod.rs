@@ -360,16 +360,17 @@ impl ReservedRow {
     /// Returns
     /// -------
     /// list of str
-    fn keys(&self) -> Vec<String> {
-        self.writer.get().columns.keys()
+    #[pyo3(signature = (), text_signature = "($self)")]
+    fn keys(&self) -> Result<Vec<String>, Failure> {
+        Ok(self.writer.get().columns.keys())
     }
 
     fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.keys().into_pyobject(py)?.call_method0("__iter__")
+        self.writer.get().columns.keys().into_pyobject(py)?.call_method0("__iter__")
     }
 
     fn __len__(&self) -> usize {
-        self.keys().len()
+        self.writer.get().columns.keys().len()
     }
 
     /// Returns True for any row, although it has a length.
@@ -384,7 +385,7 @@ impl ReservedRow {
     }
 
     fn _ipython_key_completions_(&self) -> Vec<String> {
-        self.keys()
+        self.writer.get().columns.keys()
     }
 
     /// Whether the action of this row ended the episode. False until the caller sets it.
