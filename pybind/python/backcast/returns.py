@@ -95,7 +95,8 @@ def gae(
     Raises
     ------
     SampleError
-        If a shape differs from that of the rewards, or a number is out of range.
+        If the batch lacks a column, a shape differs from that of the rewards, or a number is out of
+        range.
     """
     steps = _Steps(batch, gamma)
     given = {"next_values": next_values, "values": values}
@@ -137,7 +138,8 @@ def lambda_returns(
     Raises
     ------
     SampleError
-        If a shape differs from that of the rewards, or a number is out of range.
+        If the batch lacks a column, a shape differs from that of the rewards, or a number is out of
+        range.
     """
     return _Steps(batch, gamma).compute(lam, {"next_values": next_values})[1]
 
@@ -170,7 +172,8 @@ def discounted(
     Raises
     ------
     SampleError
-        If a shape differs from that of the rewards, or a number is out of range.
+        If the batch lacks a column, a shape differs from that of the rewards, or a number is out of
+        range.
     """
     return _Steps(batch, gamma).compute(1.0, {"next_values": next_values})[1]
 
@@ -226,7 +229,8 @@ def vtrace(
     Raises
     ------
     SampleError
-        If a shape differs from that of the rewards, or a number is out of range.
+        If the batch lacks a column, a shape differs from that of the rewards, or a number is out of
+        range.
 
     Examples
     --------
@@ -283,7 +287,8 @@ def retrace(
     Raises
     ------
     SampleError
-        If a shape differs from that of the rewards, or a number is out of range.
+        If the batch lacks a column, a shape differs from that of the rewards, or a number is out of
+        range.
 
     Examples
     --------
@@ -351,7 +356,7 @@ class _Steps:
 
     def _joined(self, batch: Mapping[str, Any], key: str, dtype: np.dtype[Any]) -> NDArray[Any]:
         """Return history and future of a column of single numbers, ``[B, T]`` or ``[N]``."""
-        now = np.asarray(batch[key])
+        now = np.asarray(_column(batch, key))
         if now.ndim not in (1, 2):
             raise SampleError(f"`{key}` is {now.shape}; give one number for each transition")
         if self.ends is not None:
@@ -359,7 +364,9 @@ class _Steps:
         now = self._turned(now.reshape(len(now), -1)).astype(dtype)
         future = batch.get("future")
         if future is not None:
-            now = np.concatenate([now, np.asarray(future[key]).astype(dtype)], axis=1)
+            now = np.concatenate(
+                [now, np.asarray(_column(future, key, "future")).astype(dtype)], axis=1
+            )
         return now
 
     def _checked(self, what: str, array: NDArray[Any]) -> NDArray[Any]:
@@ -419,6 +426,16 @@ class _Steps:
         return np.ascontiguousarray(shaped).astype(dtype, copy=False)
 
 
+def _column(batch: Mapping[str, Any], key: str, what: str = "batch") -> Any:  # noqa: ANN401
+    """Return a column of a batch, or of the future of one."""
+    if key not in batch:
+        raise SampleError(
+            f"the {what} has no `{key}`, it has {', '.join(map(str, batch))}; draw from a ring "
+            f"that has the column, and name `{key}` in `columns` if the sampler chooses some"
+        )
+    return batch[key]
+
+
 def _is_time_major(batch: Mapping[str, Any]) -> bool:
     """Return whether a batch is a block of rollouts: its index has one number a transition."""
     index = batch.get("index")
@@ -429,7 +446,7 @@ def _episode_ends(batch: Mapping[str, Any]) -> NDArray[np.int64] | None:
     """Return the places of the last transitions of ragged episodes; None for other batches."""
     if "mask" in batch or "future" in batch or "offsets" not in batch:
         return None
-    offsets, rewards = np.asarray(batch["offsets"]), np.asarray(batch["reward"])
+    offsets, rewards = np.asarray(batch["offsets"]), np.asarray(_column(batch, "reward"))
     # A ring may have a column `offsets` of its own, which does not make its batches ragged.
     ragged = (
         offsets.dtype == np.int64

@@ -155,6 +155,22 @@ def test_bad_arguments_of_returns_are_refused(change: dict[str, Any], match: str
         returns_of.gae(batch, **arguments)
 
 
+@pytest.mark.parametrize("missing", ["reward", "terminated", "truncated", "discount"])
+@pytest.mark.parametrize("form", [None, "ragged", "future"])
+def test_a_column_that_a_batch_lacks_is_named(form: str | None, missing: str) -> None:
+    sizes: dict[str, Any] = {"history": 4, "future": 2 if form == "future" else 0}
+    if form == "ragged":
+        sizes = {"form": bc.WholeEpisodes("ragged")}
+    batch: dict[str, Any] = dict(ring().sampler(seed=1, **sizes).sample(8))
+    if form == "future":
+        batch["future"] = {name: of for name, of in batch["future"].items() if name != missing}
+    else:
+        batch.pop(missing, None)
+    gamma: Any = "discount"
+    with pytest.raises(bc.errors.SampleError, match=rf"`{missing}`.*\bcolumns\b"):
+        returns_of.discounted(batch, gamma=gamma)
+
+
 def test_rewards_with_another_window_than_the_mask_are_refused() -> None:
     batch = ring().sampler(seed=1, history={"obs": 6, "*": None}).sample(8)
     with pytest.raises(bc.errors.SampleError, match="`reward`"):
