@@ -297,7 +297,7 @@ impl Params {
         check_bytes(self.shape(), out.iter().map(|bytes| bytes.len()))?;
         let missing = || ParamsError::NoVersion { version, readable: self.versions() };
         let place = self.store.find(version).ok_or_else(missing)?;
-        if self.copy(place, out) { Ok(()) } else { Err(missing()) }
+        if self.copy(place, out, &mut || ()) { Ok(()) } else { Err(missing()) }
     }
 
     /// Refuses arrays whose names, element types or shapes differ from those of the parameters.
@@ -320,6 +320,16 @@ impl Params {
     }
 
     fn copy_newer(&self, last: u64, out: &mut [&mut [u8]]) -> Result<Option<u64>, ParamsError> {
+        self.copy_newer_with(last, out, || ())
+    }
+
+    /// Copies the newest version. Calls `copied` after each copy, before it is validated.
+    fn copy_newer_with(
+        &self,
+        last: u64,
+        out: &mut [&mut [u8]],
+        mut copied: impl FnMut(),
+    ) -> Result<Option<u64>, ParamsError> {
         if self.store.newer(last)?.is_none() {
             return Ok(None);
         }
@@ -328,18 +338,20 @@ impl Params {
         for attempt in 0..ATTEMPTS {
             let Some(place) = self.store.newer(last)? else { return Ok(None) };
             version = place.version;
-            if self.copy(place, out) {
-                self.store.count_pull(attempt.into());
+            if self.copy(place, out, &mut copied) {
+                self.store.count_pulls(1, attempt.into());
                 return Ok(Some(version));
             }
         }
+        self.store.count_pulls(0, u64::from(ATTEMPTS) - 1);
         Err(ParamsError::Overtaken { version, attempts: ATTEMPTS })
     }
 
-    /// Copies a version. Returns whether the copy is whole.
-    fn copy(&self, place: VersionPlace, out: &mut [&mut [u8]]) -> bool {
-        let copied = out.iter_mut().enumerate().all(|(at, out)| self.store.copy(place, at, out));
-        self.store.is_whole(place) && copied
+    /// Copies a version, and calls `copied`. Returns whether the copy is whole.
+    fn copy(&self, place: VersionPlace, out: &mut [&mut [u8]], copied: &mut impl FnMut()) -> bool {
+        let fits = out.iter_mut().enumerate().all(|(at, out)| self.store.copy(place, at, out));
+        copied();
+        self.store.is_whole(place) && fits
     }
 
     /// Removes the name; every handle keeps its memory.

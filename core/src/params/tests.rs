@@ -70,6 +70,32 @@ fn a_read_of_the_newest_version_counts_as_pulled_and_one_of_an_older_version_doe
 }
 
 #[test]
+fn copies_that_are_made_again_are_counted_whether_or_not_one_becomes_whole() {
+    let (_dir, mut learner, actor) = two_handles();
+    let mut mine = actor.arrays();
+    publish(&mut learner, 1).unwrap();
+    let slots = learner.stats().versions_kept + learner.stats().spare_slots;
+    let mut pull = |overtaken: u32| {
+        let mut left = overtaken;
+        actor.copy_newer_with(0, &mut mine.all_bytes_mut(), || {
+            if left > 0 {
+                left -= 1;
+                // The slot of the version that was copied is reused.
+                (0..slots).for_each(|_| assert!(publish(&mut learner, 2).is_ok()));
+            }
+        })
+    };
+    let counted = || (actor.stats().counters.pulls, actor.stats().counters.retries);
+    pull(0).unwrap();
+    assert_eq!(counted(), (1, 0));
+    pull(3).unwrap();
+    assert_eq!(counted(), (2, 3));
+    let refused = pull(ATTEMPTS).unwrap_err();
+    assert!(matches!(refused, ParamsError::Overtaken { attempts: ATTEMPTS, .. }), "{refused}");
+    assert_eq!(counted(), (2, 3 + u64::from(ATTEMPTS) - 1));
+}
+
+#[test]
 fn versions_rise_and_one_handle_publishes() {
     let (_dir, mut learner, mut actor) = two_handles();
     let arrays = learner.arrays();

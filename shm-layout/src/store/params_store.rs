@@ -317,10 +317,10 @@ impl ParamsStore {
         version::is_whole(&*self.memory, place)
     }
 
-    /// Counts a version that was copied, and the copies that were made again.
-    pub fn count_pull(&self, retries: u64) {
+    /// Counts versions that were copied, and copies that were made again.
+    pub fn count_pulls(&self, pulled: u64, retries: u64) {
         let Some([pulls, again]) = self.read_words() else { return };
-        pulls.fetch_add(1, Relaxed);
+        pulls.fetch_add(pulled, Relaxed);
         if retries > 0 {
             again.fetch_add(retries, Relaxed);
         }

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use super::*;
-use crate::{SampleError, SamplerOptions, Selector, TableOptions};
+use crate::{Rollout, SampleError, SamplerOptions, Selector, TableOptions};
 
 fn queue() -> SamplerOptions {
     SamplerOptions::seeded(5).selector(Selector::Table(TableOptions::consume("queue")))
@@ -61,6 +61,32 @@ fn a_batch_that_lost_its_claimed_rows_takes_later_ones() {
         let readable = ring.lane_span(0).unwrap();
         assert!(rows.iter().all(|row| readable.contains(row)), "{rows:?}");
         assert_eq!(rows.iter().collect::<BTreeSet<_>>().len(), 20, "{rows:?}");
+    }
+}
+
+#[test]
+fn transitions_of_rollouts_that_are_overwritten_after_their_claim_are_counted() {
+    for point in [Point::Chosen, Point::Selected, Point::Copied] {
+        let mut source = Source::heap(options(60)).filled(30);
+        let ring = source.ring.clone();
+        let mut sampler = ring.sampler(queue().rollout(Rollout::new(4))).unwrap();
+        sampler.set_timeout(Some(Duration::ZERO));
+        let made = change_at(&mut sampler, point, move || source.overwrite_all());
+        while let Ok(block) = sampler.sample_new(None) {
+            let index = block.column::<i64>("index").unwrap();
+            let rows = block.column::<u64>("obs/row").unwrap();
+            for at in (0..4).flat_map(|step| (0..index.shape()[1]).map(move |lane| [step, lane])) {
+                let row = RowIndex(index[at]);
+                let shown = [0, 1, 2, 3].map(|word| rows[[at[0], at[1], word]]);
+                assert!(row == RowIndex::NONE || shown == obs(row.seq()), "{row} at {point:?}");
+            }
+        }
+        assert!(made.is_made(), "{point:?}");
+        // The 6 columns of the first claim are lost, and nothing else.
+        assert_eq!(sampler.lapped(), 24, "{point:?}");
+        assert_eq!(ring.readers()[0].lapped, 24, "{point:?}");
+        let drawn = ring.table(&TableOptions::consume("queue")).unwrap().info().drawn;
+        assert_eq!(drawn, sampler.sampled(), "{point:?}");
     }
 }
 

@@ -175,6 +175,9 @@ fn draws_whose_rows_are_all_overwritten_show_those_that_took_their_place() {
             let batch =
                 sampler.sample(drawn.items()).unwrap_or_else(|error| panic!("{error}: {at}"));
             assert!(made.is_made() && sampler.lapped() > 0, "{at}");
+            // Other processes see the count in the slot of the reader.
+            let slots: Vec<u64> = ring.readers().iter().map(|reader| reader.lapped).collect();
+            assert_eq!(slots, [sampler.lapped()], "{at}");
             drawn.check(&batch);
             let readable = ring.lane_span(0).unwrap();
             let mut rows = batch.index().into_iter().map(RowIndex::seq);
