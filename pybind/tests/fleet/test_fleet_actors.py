@@ -253,6 +253,51 @@ def test_without_restarts_a_death_ends_the_fleet() -> None:
         fleet.wait(WATCHDOG_S)
 
 
+@pytest.fixture
+def killed_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give the file that says how many imports of `killed_import` are killed."""
+    counter = tmp_path / "killed imports"
+    monkeypatch.setenv("KILLED_IMPORTS", str(counter))
+    return counter
+
+
+@pytest.mark.parametrize("restart", ["signal", "always"])
+def test_an_actor_that_is_killed_before_it_is_ready_is_started_again(
+    killed_imports: Path,
+    restart: Any,  # noqa: ANN401
+) -> None:
+    killed_imports.write_text("2")
+    with bc.Fleet("killed_import:act", restart=restart) as fleet:
+        stats = fleet.stats()
+    assert (stats["running"], stats["restarts"]) == (1, 2)
+    assert stats["actors"][0]["last_error"] == "was killed by SIGKILL"
+    assert killed_imports.read_text() == "0"
+
+
+@pytest.mark.parametrize(
+    ("restart", "kills", "error"),
+    [
+        ("never", 1, bc.errors.ActorError),
+        ("signal", 9, bc.errors.RestartLimitError),
+    ],
+)
+def test_deaths_before_an_actor_is_ready_end_the_entry_of_the_block(
+    killed_imports: Path,
+    restart: Any,  # noqa: ANN401
+    kills: int,
+    error: type[bc.errors.ActorError],
+) -> None:
+    killed_imports.write_text(str(kills))
+    with (
+        pytest.raises(error, match=r"\b0\b.*\bSIGKILL\b") as raised,
+        bc.Fleet("killed_import:act", restart=restart, max_deaths=3),
+    ):
+        pytest.fail("it started")
+    assert ("before it was ready" in str(raised.value)) == (restart == "never")
+    # No process is left: only the ones that died have counted.
+    assert int(killed_imports.read_text()) == max(0, kills - 3)
+
+
 def test_five_deaths_within_a_minute_end_the_fleet() -> None:
     words = r"\b0\b.*\b5\b.*\b60\b.*\bSIGKILL\b.*max_deaths="
     with (

@@ -63,6 +63,8 @@ class ActorState:
     rank: int
     state: str = "starting"
     process: ActorProcess | None = None
+    was_ready: bool = False
+    """Whether one of its processes has been ready."""
     life: int = 0
     started_s: float = 0.0
     restart_at_s: float = 0.0
@@ -135,8 +137,8 @@ class Supervisor:
         ]
 
     def all_started(self) -> bool:
-        """Return whether every actor has started."""
-        return all(actor.state != "starting" for actor in self._actors)
+        """Return whether every actor has been ready."""
+        return all(actor.was_ready for actor in self._actors)
 
     def all_finished(self) -> bool:
         """Return whether every function has returned, and every command ended with status 0."""
@@ -231,7 +233,7 @@ class Supervisor:
             self._selector.register(process.link, selectors.EVENT_READ, actor)
         else:
             # A command does not report that it is ready.
-            actor.state = "running"
+            actor.state, actor.was_ready = "running", True
             assert process.errors is not None
             self._selector.register(process.errors, selectors.EVENT_READ, actor)
             self._notify()
@@ -265,7 +267,8 @@ class Supervisor:
         for message in process.messages():
             heard = True
             if message.get("kind") == "ready":
-                actor.state, actor.alive_s = "running", time.monotonic()
+                actor.state, actor.was_ready = "running", True
+                actor.alive_s = time.monotonic()
                 self._notify()
             elif message.get("kind") == "waits":
                 actor.asked_s, actor.alive_s = None, time.monotonic()
