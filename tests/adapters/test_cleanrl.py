@@ -208,6 +208,45 @@ def test_the_mode_is_asked_for_and_truncations_too() -> None:
         rb.sample(1)
 
 
+def same_step_buffer() -> Any:
+    spaces = gym.spaces.Box(-99, 99, (1,)), gym.spaces.Discrete(2)
+    return ours.ReplayBuffer(100, *spaces, n_envs=3, autoreset_mode="same_step", seed=1)
+
+
+def test_truncations_left_out_in_same_step_mode_are_those_of_infos() -> None:
+    rb = same_step_buffer()
+    column = np.array([[0.0], [10.0], [20.0]], "f4")
+    ending, index = {3, 6}, []
+    for step in range(9):
+        ends = step in ending
+        # The first environment terminates, the second is truncated, the third goes on.
+        terminated = np.array([ends, False, False])
+        infos: dict[str, Any] = {}
+        if ends:
+            finals = np.array([column[0] + 90, column[1] + 80, None], object)
+            infos = {"final_obs": finals, "_final_obs": np.array([True, True, False])}
+        obs, following = column + step, column + step + 1
+        index.append(rb.add(obs, following, np.zeros(3, int), np.ones(3), terminated, infos))
+    batch = rb.ring.gather(np.concatenate(index[:-1]))
+    ends = np.isin(np.arange(8), [*ending])[:, None]
+    assert np.array_equal(batch["terminated"].reshape(8, 3), ends & [True, False, False])
+    assert np.array_equal(batch["truncated"].reshape(8, 3), ends & [False, True, False])
+    expected = np.where(ends, [90.0, 90.0, 0.0], 0.0)
+    going = np.where(ends, [False, False, True], True)
+    ahead = np.arange(1, 9)[:, None] + column[:, 0]
+    assert np.array_equal(batch["next_obs"].reshape(8, 3), np.where(going, ahead, expected))
+
+
+@pytest.mark.parametrize("infos", [{"final_obs": np.zeros((3, 1), "f4")}, [{}, {}, {}]])
+def test_infos_that_do_not_tell_what_ended_are_refused_without_truncations(infos: Any) -> None:
+    rb = same_step_buffer()
+    obs, no = np.zeros((3, 1), "f4"), np.zeros(3, bool)
+    with pytest.raises(bc.errors.ArgumentError, match="truncations"):
+        rb.add(obs, obs, np.zeros(3, int), np.ones(3), no, infos)
+    assert rb.ring.stats()["rows_published"] == 0
+    rb.add(obs, obs, np.zeros(3, int), np.ones(3), no, infos, no)
+
+
 def test_dict_observations_and_several_actions() -> None:
     space = gym.spaces.Dict(a=gym.spaces.Box(-1, 1, (2,)), b=gym.spaces.Discrete(3))
     actions = gym.spaces.MultiDiscrete([2, 3])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import pickle
 from typing import TYPE_CHECKING, Any
@@ -132,6 +133,35 @@ def test_samples_are_theirs_at_every_moment(space: Any, action: Any, limits: boo
         other.add(*step)
         assert (one.pos, one.full, one.size()) == (other.pos, other.full, other.size())
         assert_same_samples(*both_sampled(one, other))
+
+
+def spoil(lent: Any) -> None:
+    """Overwrite arrays that were given to a buffer, as the next step of an environment does."""
+    if isinstance(lent, np.ndarray):
+        lent[...] = 1
+    elif isinstance(lent, dict):
+        for part in lent.values():
+            spoil(part)
+        lent.clear()
+    elif isinstance(lent, list | tuple):
+        for part in lent:
+            spoil(part)
+
+
+@pytest.mark.parametrize(("space", "action"), SPACES)
+def test_arrays_that_an_environment_hands_out_again_are_copied(space: Any, action: Any) -> None:
+    one, other = pair(space, action, 3, size=60)
+    feed = Feed(space, action, 3)
+    for _ in range(50):
+        step = feed.step()
+        one.add(*step)
+        lent = copy.deepcopy(step)
+        other.add(*lent)
+        spoil(lent)
+        assert_same_samples(*both_sampled(one, other))
+    for name in ARRAYS:
+        if not isinstance(space, spaces.Dict):
+            assert np.array_equal(getattr(other, name)[:50], getattr(one, name)[:50]), name
 
 
 class Short(Feed):

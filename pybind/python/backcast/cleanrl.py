@@ -203,7 +203,7 @@ class ReplayBuffer:
             Infos from ``envs.step``.
         truncations : array_like of bool, optional
             Truncations from ``envs.step``. May be left out only in same-step mode, where ``infos``
-            has the ends.
+            has the ends, as ``final_obs`` with its mask ``_final_obs``.
 
         Returns
         -------
@@ -213,7 +213,8 @@ class ReplayBuffer:
         Raises
         ------
         ArgumentError
-            If ``truncations`` is left out in another mode than same-step; nothing was stored.
+            If ``truncations`` is left out in another mode than same-step, or ``infos`` does not
+            tell which environments ended; nothing was stored.
         AppendError
             If an array does not fit.
         """
@@ -223,10 +224,15 @@ class ReplayBuffer:
             final_obs = infos.get("final_obs")
         if truncations is not None:
             truncated = np.asarray(truncations).astype(bool).reshape(self.n_envs)
-        elif self._mode == "same_step":
+        elif self._mode == "same_step" and isinstance(infos, dict):
             ended = np.zeros(self.n_envs, bool)
             if final_obs is not None:
-                ended |= np.asarray(infos.get("_final_obs", terminated), bool)
+                if "_final_obs" not in infos:
+                    raise ArgumentError(
+                        "infos has `final_obs` without the mask `_final_obs`, which tells what "
+                        "ended; give truncations, or infos as Gymnasium's envs.step returns them"
+                    )
+                ended |= np.asarray(infos["_final_obs"], bool)
             truncated = ended & ~terminated
         else:
             raise ArgumentError(
