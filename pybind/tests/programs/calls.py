@@ -372,6 +372,11 @@ class Actor:
             drawn = [arrays_of(batch) for batch in ahead]
         return {"batches": drawn, "sampled": sampler.sampled}
 
+    def do_news(self, step: Step, _: None) -> Outcome:
+        sampler, asked = self.samplers[step["s"]], {k: step[k] for k in ("at_most",) if k in step}
+        drawn = sampler.sample(step.get("batch"), timeout=0, **asked)
+        return {"batches": [arrays_of(drawn)], "sampled": sampler.sampled}
+
     def do_gather(self, step: Step, ring: bc.ReplayBuffer) -> Outcome:
         options = step.get("options", {})
         return {"batch": arrays_of(ring.gather(index_of(step), missing=step["missing"], **options))}

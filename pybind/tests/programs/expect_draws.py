@@ -19,7 +19,7 @@ from batches import (
 )
 from columns import OBS, Arrays, pairs
 from model import Index
-from model_tables import Claims, Learned, Priorities
+from model_tables import MANY, Claims, Learned, Priorities
 from world import Expect, MismatchError, Outcome, Ring, Sampler, Step, World, require, takes
 
 BY_PRIORITY = ("Priority", "Largest", "Smallest")
@@ -64,6 +64,7 @@ def refused(ring: Ring, options: Options) -> str | None:
     asked, kind, history = windows_of(options), kind_of(options), options.get("history")
     others = any(options.get(name) for name in ("future", "n_step", "hindsight"))
     sequence, episodes = form_of(options, "Sequence"), form_of(options, "WholeEpisodes")
+    rollout = form_of(options, "Rollout")
     boundary = options.get("boundary", "mask")
     wrong = asked.rows > ring.lane_capacity and not episodes
     wrong |= isinstance(history, dict) and "columns" in options
@@ -77,6 +78,12 @@ def refused(ring: Ring, options: Options) -> str | None:
         # A window of single rows by column only selects columns.
         by_column = isinstance(history, dict) and "first" in history.values()
         wrong |= asked.history is not None or by_column
+    elif rollout:
+        by_column = isinstance(history, dict) and "first" in history.values()
+        wrong |= others or boundary != "mask" or asked.history is not None or by_column
+        wrong |= kind != "Consume" or options["select"].get("shuffle", False)
+        wrong |= not 1 <= rollout["length"] <= (ring.lane_capacity - 1) // 2
+        wrong |= not 1 <= rollout.get("lanes", 1) <= len(ring.lanes)
     wrong |= bool(options.get("hindsight")) and (ring.schema != "goals" or bool(asked.n_step))
     wrong |= asked.gamma == "discount" and ring.schema not in ("flat", "dict")
     return "SampleError" if wrong else None
@@ -160,6 +167,9 @@ def sample(world: World, step: Step, own: Sampler) -> Expect | None:
     into, fails = step.get("into"), step.get("fails")
     if size == 0:
         return Expect("SampleError")
+    if form_of(own.options, "Rollout"):
+        # Blocks are drawn into new memory. The step `news` draws them.
+        return Expect("SampleError") if is_ahead or into == "dict" else None
     if (is_ahead or into) and form and (form["layout"] == "ragged" or "max_length" not in form):
         return Expect("SampleError") if is_ahead else None
     claims = claims_of(ring, own)
@@ -283,7 +293,7 @@ def chance_of_claims(world: World, own: Sampler, claims: Claims, size: int) -> E
     return None if others else Expect("WaitTimeoutError")
 
 
-def check_draw(world: World, own: Sampler, batch: Arrays, size: int) -> None:
+def check_draw(world: World, own: Sampler, batch: Arrays, size: int, *, need: int = MANY) -> None:
     ring, options, kind = world.rings[own.ring], own.options, kind_of(own.options)
     claims = claims_of(ring, own)
     rank, learners = options.get("share", (0, 1))
@@ -307,7 +317,7 @@ def check_draw(world: World, own: Sampler, batch: Arrays, size: int) -> None:
         require([n for n, _ in index if not weights[n] > 0], [], "lanes without a weight")
     elif kind == "lane_strata":
         check_strata(ring, options, index, number)
-    elif claims and (wrong := claims.hand_out(index, ring.lanes)):
+    elif claims and (wrong := claims.hand_out(index, ring.lanes, need)):
         raise MismatchError(wrong)
 
 

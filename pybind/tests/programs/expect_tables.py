@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from batches import Options, compare, expected_batch, form_of, windows_of, without_tag
+from batches import Options, compare, expected_batch, windows_of, without_tag
 from columns import LEARNED
 from expect_draws import BY_PRIORITY, is_part, kind_of, priorities_of, refused, table_name
 from model import Index
@@ -27,7 +27,11 @@ def gather_by(world: World, step: Step, own: Sampler) -> Expect | None:
 
 def gathered(ring: Ring, options: Options, step: Step) -> Expect:
     index, missing = [(n, seq) for n, seq in step["index"]], step["missing"]
-    if form_of(options, "WholeEpisodes") or refused(ring, options) or not index:
+    if (
+        options.get("form", {}).get("kind") in ("WholeEpisodes", "Rollout")
+        or refused(ring, options)
+        or not index
+    ):
         return Expect("SampleError")
     errors = [error for error in (why_missing(ring, options, at) for at in index) if error]
     if missing == "error" and errors:

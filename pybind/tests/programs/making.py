@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import expect_rings  # noqa: F401 - registers the steps that the model takes
+import expect_blocks  # noqa: F401 - registers the steps that the model takes
+import expect_rings  # noqa: F401
 import expect_tables  # noqa: F401
-from batches import windows_of
+from batches import form_of, windows_of
 from columns import OBS
 from expect_draws import BY_PRIORITY, eligible, kind_of
 from expect_waits import ended
@@ -22,6 +23,7 @@ from making_options import (
     learned_columns,
     limits,
     ring_options,
+    rollout_options,
     sampler_options,
     select,
     sequence_options,
@@ -46,7 +48,7 @@ OFTEN = {
     "writer": 4, "append": 14, "extend": 6, "reserve": 3, "restart": 2.5, "close_writer": 1.5,
     "sampler": 6, "sample": 16, "sweep": 4, "sample_once": 2, "shares": 0.7, "gather": 3,
     "close_sampler": 0.7, "update": 6, "table": 1.2, "values": 2.5, "remove_table": 0.3,
-    "wait_later": 3, "append_later": 5, "draw_later": 5,
+    "wait_later": 3, "append_later": 5, "draw_later": 5, "blocks": 3,
 }
 # fmt: on
 FIRST = ("create", "attach", "writer", "append")
@@ -388,6 +390,9 @@ class Maker(Dice):
             size = self.choice((1, 2, 3, 5, 8, 12)) if self.chance(0.99) else 0
             size = 2 if own.options.get("form") and size > 5 else size
             given = {"s": name, "by": own.by, "batch": size}
+            if kind_of(own.options) == "Consume" and self.chance(0.4):
+                self.news_of(name)
+                continue
             kind = self.random()
             if kind < 0.2:
                 given |= {"count": self.randint(1, 4), "prefetch": self.randrange(3)}
@@ -398,6 +403,30 @@ class Maker(Dice):
                 self.add("sample", fails=True, **given)
             else:
                 self.add("sample", into=self.choice((None, None, "again", "dict")), **given)
+
+    def news_of(self, name: str) -> None:
+        """Draw all that is new by a sampler, or some of it."""
+        own, given = self.world.samplers[name], {}
+        if form_of(own.options, "Rollout") and self.chance(0.3):
+            given["batch"] = self.randint(1, 4)
+        elif self.chance(0.5):
+            given["at_most"] = self.choice((1, 2, 3, 8)) if self.chance(0.98) else 0
+        self.add("news", s=name, by=own.by, **given)
+
+    def make_blocks(self) -> None:
+        """Draw blocks of rollouts between the appends of a writer."""
+        chosen = self.pick(self.world.writers)
+        if not chosen or len(self.world.samplers) > 5:
+            return
+        key, ring = chosen[1].ring, self.world.rings[chosen[1].ring]
+        name, by = self.name("s"), self.choice(sorted(ring.handles))
+        options = rollout_options(self, ring)
+        self.add("sampler", s=name, ring=key, by=by, seed=1, options=options)
+        for _ in range(self.randint(1, 4)):
+            if name in self.world.samplers:
+                self.news_of(name)
+            if chosen[0] in self.world.writers:
+                self.append_to(chosen[0])
 
     def make_sweep(self) -> None:
         """Draw all eligible transitions in one batch, and perhaps one more than there are."""

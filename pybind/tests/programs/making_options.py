@@ -107,6 +107,16 @@ def episode_options(dice: Dice, ring: Ring) -> Options:
     return made | dice.maybe(0.1, **window_options(dice, ring))
 
 
+def rollout_options(dice: Dice, ring: Ring) -> Options:
+    """Return rollouts and options that they allow, rarely others."""
+    form: Options = {"kind": "Rollout", "length": dice.choice((1, 1, 2, 2, 3, 4))}
+    form |= dice.maybe(0.4, lanes=dice.randint(1, len(ring.lanes) + dice.chance(0.03)))
+    chosen: Options = {"kind": "Consume", "table": f"blocks{dice.randrange(3)}"}
+    made: Options = {"form": form, "select": chosen} | dice.maybe(0.3, copy=True)
+    made |= dice.maybe(0.2, columns=dice.some(names_of(ring))) | dice.maybe(0.2, transform=True)
+    return made | dice.maybe(0.05, **window_options(dice, ring))
+
+
 def hindsight_options(dice: Dice) -> Options:
     strategy = dice.choice(("future", "final", "episode"))
     return {"strategy": strategy, "ratio": dice.choice((0.0, 0.5, 0.8, 1.0))}
@@ -140,10 +150,11 @@ def select(dice: Dice, ring: Ring) -> Options:
 
 
 def sampler_options(dice: Dice, ring: Ring) -> Options:
-    kind = dice.choices((window_options, sequence_options, episode_options), (6, 3, 1))[0]
+    kinds = (window_options, sequence_options, episode_options, rollout_options)
+    kind = dice.choices(kinds, (6, 3, 1, 1))[0]
     made = kind(dice, ring) | dice.maybe(0.15, transform=True)
     is_window, is_episode = kind is window_options, kind is episode_options
-    made |= dice.maybe(0.75, select=select(dice, ring))
+    made |= dice.maybe(0.03 if kind is rollout_options else 0.75, select=select(dice, ring))
     if "form" in made and "alpha" in made.get("select", {}) and dice.chance(0.9):
         # A table of priorities has one stride, so its name has the stride too.
         made["select"]["table"] += f"every{made['form'].get('stride', made['form'].get('length'))}"

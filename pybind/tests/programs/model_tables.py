@@ -11,6 +11,8 @@ from model import Index, Lane
 
 # Powers of priorities are multiples of this step.
 POWER = 2.0**-24
+# More rows than a ring has.
+MANY = 1 << 62
 
 
 def drawable(lanes: list[Lane]) -> list[Index]:
@@ -177,15 +179,18 @@ class Claims:
         self.all, self.left, self.round = fresh, list(fresh), 0
         return True
 
-    def next_rows(self, count: int, lanes: list[Lane]) -> list[Index] | None:
-        """Return a batch that could be drawn now, or fewer rows. None: unknown."""
+    def next_rows(self, count: int, lanes: list[Lane], need: int = MANY) -> list[Index] | None:
+        """Return a batch that could be drawn now, or fewer rows. None: unknown.
+
+        A pass begins with `need` new rows, or as many as are missing.
+        """
         trial = copy.deepcopy(self)
         here = set(drawable(lanes))
         found: list[Index] = []
         while len(found) < count:
             trial.left = [index for index in trial.left if index in here]
             if not trial.left:
-                begun = trial.begin(lanes, count - len(found))
+                begun = trial.begin(lanes, min(need, count - len(found)))
                 if begun is None:
                     return None
                 if not begun:
@@ -195,7 +200,7 @@ class Claims:
             found, trial.left = found + taken, trial.left[len(taken) :]
         return found
 
-    def hand_out(self, drawn: list[Index], lanes: list[Lane]) -> str | None:
+    def hand_out(self, drawn: list[Index], lanes: list[Lane], need: int = MANY) -> str | None:
         """Take a batch as given out. Returns what is wrong with it, or None."""
         here = set(drawable(lanes))
         for at, index in enumerate(drawn):
@@ -206,7 +211,7 @@ class Claims:
                 continue
             self.left = [left for left in self.left if left in here]
             for _ in range(self.times + 1):
-                if not self.left and self.begin(lanes, len(drawn) - at):
+                if not self.left and self.begin(lanes, min(need, len(drawn) - at)):
                     self.left = [left for left in self.left if left in here]
             if index not in self.left:
                 return f"{index} was given out, and the pass has {self.left}"

@@ -17,6 +17,7 @@ from world import Program
 VALUES = "schema policy op how mode missing into bad boundary kind layout strategy"
 GIVEN = "private limiter next final finals plain windows history future n_step copy columns form"
 GIVEN += " hindsight learned share transform patient older fails reuse first max_length stratified"
+GIVEN += " at_most"
 
 
 def features(program: Program) -> set[str]:

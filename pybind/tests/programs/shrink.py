@@ -24,7 +24,7 @@ from world import Program, Step
 MOST_RUNS = 3_000
 # Arguments that are removed, and numbers that are made smaller.
 OPTIONAL = "by plain next final finals how mode older episode replace into reuse windows limiter "
-OPTIONAL += "private policy patient bad fails missing rows seed transform share columns at"
+OPTIONAL += "private policy patient bad fails missing rows seed transform share columns at at_most"
 NUMBERS = ("steps", "batch", "count", "capacity", "lanes", "prefetch", "length", "world")
 
 

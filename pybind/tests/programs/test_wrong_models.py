@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import expect_blocks
 import expect_writers
 import pytest
 from calls import Actor
@@ -15,7 +16,7 @@ from model import FINAL, Lane, Plan, Windows, plan
 from model_tables import Claims, Limits, Priorities
 from run_python import ProgramError, run
 from second_process import Peers
-from world import Outcome, Step
+from world import Outcome, Ring, Step
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::backcast.errors.WriterWarning"),
@@ -72,6 +73,11 @@ def gives_again(claims: Claims, lanes: list[Lane], _need: int) -> bool:
     return bool(claims.left)
 
 
+def waits_for_none(_ring: Ring, _form: object, columns: list[Any]) -> bool:
+    """Make a block as soon as one lane is ready."""
+    return any(columns)
+
+
 MUTANTS: dict[str, tuple[Any, str, Any]] = {
     "a lane keeps a row less": (
         Lane,
@@ -86,6 +92,7 @@ MUTANTS: dict[str, tuple[Any, str, Any]] = {
     "next observations are not compared": (expect_writers, "plan", compares_nothing),
     "priorities enter at one": (Priorities, "enter", enters_at_one),
     "inserts are never held back": (Limits, "may_insert", always),
+    "blocks wait for no lane with a writer": (expect_blocks, "is_ready", waits_for_none),
     "claims are given out again": (Claims, "begin", gives_again),
 }
 

@@ -63,7 +63,7 @@ impl Actor {
                 Ok(counts)
             }
             "sampler" => self.sampler(step),
-            "sample" | "gather_by" | "update" | "close_sampler" => self.sample(step),
+            "sample" | "news" | "gather_by" | "update" | "close_sampler" => self.sample(step),
             "close_lease" => {
                 let lease = self.leases.remove(text(step, "l")).expect("a lease");
                 Ok(json!({"rows": of_lease(&lease)}))
@@ -324,8 +324,11 @@ fn slices(columns: &[Vec<u8>]) -> Vec<&[u8]> {
 
 fn draw(sampler: &mut Sampler, step: &Value) -> Result<Map<String, Value>, Failure> {
     sampler.set_timeout(Some(NOT_AT_ALL));
-    let size = usize::try_from(number(step, "batch")).expect("a small batch");
-    Ok(of_batch(&sampler.sample(size)?))
+    let size = |key: &str| step[key].as_u64().map(|size| usize::try_from(size).expect("small"));
+    Ok(of_batch(&match size("batch") {
+        Some(items) => sampler.sample(items)?,
+        None => sampler.sample_new(size("at_most"))?,
+    }))
 }
 
 fn gather(sampler: &mut Sampler, step: &Value) -> Result<Value, Failure> {

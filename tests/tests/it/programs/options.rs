@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use backcast_core::{
     Base, Beta, ColumnWindow, ColumnWindows, LanePolicy, NoLearner, PriorityOptions, RateLimiter,
-    Ring, RingOptions, Role, SamplerOptions, Schema, Selector, Sequence, TableOptions, WeightNorm,
-    WholeEpisodes,
+    Ring, RingOptions, Role, Rollout, SamplerOptions, Schema, Selector, Sequence, TableOptions,
+    WeightNorm, WholeEpisodes,
 };
 use serde_json::Value;
 
@@ -110,6 +110,11 @@ pub(super) fn sampler(ring: &Ring, given: &Value, seed: u64) -> Result<SamplerOp
             let made = if ragged { WholeEpisodes::ragged() } else { WholeEpisodes::padded() };
             let most = form["max_length"].as_u64().map(|_| small(&form["max_length"]));
             options.episodes(most.map_or(made, |most| made.max_length(most)))
+        }
+        "Rollout" => {
+            let rollout = Rollout::new(small(&form["length"]));
+            let lanes = form["lanes"].as_u64().map(|_| small(&form["lanes"]));
+            options.rollout(lanes.map_or(rollout, |lanes| rollout.lanes(lanes)))
         }
         _ => options,
     };
