@@ -78,7 +78,7 @@ KINDS: dict[str, Kind] = {
             "lease": lambda b: b.lease(0, 0, 1),
             "sampler": lambda b: b.sampler(),
             "wait": lambda b: b.wait(1),
-            "wait for rows": lambda b: b.wait(rows_published=1),
+            "wait for rows": lambda b: b.wait(rows_published=1, timeout=60),
             "stats": lambda b: b.stats(),
             "lanes": lambda b: b.lanes,
             "capacity": lambda b: b.capacity,

@@ -10,7 +10,7 @@ from pathlib import Path
 import backcast as bc
 import numpy as np
 import pytest
-from waits import killing
+from waits import WATCHDOG_S, killing, watchdog
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -60,8 +60,9 @@ def test_the_cells_of_the_notebook_train_an_agent(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="session")
-def rust_learner() -> str:
+def rust_learner(request: pytest.FixtureRequest) -> str:
     """Build the Rust example, or find what `cargo test` built: same profile, same packages."""
+    watchdog(request.config, BUILD_S + WATCHDOG_S)
     assert shutil.which("cargo"), "the Rust example needs cargo"
     # Selects the packages of `make test`, so that none is compiled again.
     others = ["backcast-layout", "backcast-benches"]

@@ -367,9 +367,9 @@ def test_a_wait_is_woken_by_another_process_also_in_a_full_ring(ring: bc.ReplayB
 
 def test_a_wait_needs_one_thing_to_wait_for(ring: bc.ReplayBuffer) -> None:
     assert ring.wait(0) == 0
-    assert ring.wait(rows_published=0) == 0
+    assert ring.wait(rows_published=0, timeout=60) == 0
     with pytest.raises(ArgumentError, match=r"\bmin_size\b.*\brows_published\b"):
-        ring.wait()
+        ring.wait(timeout=60)
     with pytest.raises(ArgumentError, match=r"\bmin_size\b.*\brows_published\b"):
         ring.wait(1, rows_published=1)
     with pytest.raises(WaitTimeoutError, match=r"\b0\b.*\b7\b"):

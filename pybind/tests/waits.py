@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import threading
@@ -13,9 +14,19 @@ from subprocess import Popen
 from typing import Any, AnyStr, NoReturn
 
 import pytest
+from _pytest.faulthandler import fault_handler_stderr_fd_key
 
 # Seconds after which a test that waits counts as hung.
 WATCHDOG_S = 60
+
+
+def watchdog(config: pytest.Config, seconds: float) -> None:
+    """End the run with every thread's stack if this test lasts longer.
+
+    Replaces the `faulthandler_timeout` of pyproject.toml, which pytest sets before each test.
+    """
+    stderr = config.stash[fault_handler_stderr_fd_key]
+    faulthandler.dump_traceback_later(seconds, exit=True, file=stderr)
 
 
 def until(is_so: Callable[[], Any], child: Popen[Any] | None = None) -> None:
@@ -57,6 +68,11 @@ def exit_code_of(pid: int) -> int:
     """Return the exit code of a forked child; kill the child if it runs for `WATCHDOG_S` more."""
     with killing(lambda: os.kill(pid, signal.SIGKILL)):
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def await_state(pid: int, states: int) -> None:
+    """Wait until a child is in one of the states of `os.waitid`; fail after `WATCHDOG_S`."""
+    until(lambda: os.waitid(os.P_PID, pid, states | os.WNOHANG | os.WNOWAIT))
 
 
 def join(*works: threading.Thread | BaseProcess) -> None:

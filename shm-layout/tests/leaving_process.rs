@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 
-use backcast_budget::{WATCHDOG, until};
+use backcast_budget::{BoundedChild, WATCHDOG, until};
 use backcast_layout::{Base, Exist, ObjectKind, SealedSegment, list_objects};
 use tempfile::TempDir;
 
@@ -62,7 +62,7 @@ impl Role {
 impl Drop for Role {
     fn drop(&mut self) {
         let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = self.child.wait_bounded();
     }
 }
 

@@ -7,6 +7,7 @@ use std::process::{Child, Command, ExitStatus};
 use std::thread;
 use std::time::Instant;
 
+use backcast_budget::BoundedChild;
 pub use backcast_budget::{Stop, WATCHDOG};
 
 /// A process that is killed and reaped when dropped.
@@ -29,19 +30,12 @@ impl Victim {
     /// Sends SIGKILL and returns the exit status. The process may have ended by itself before.
     pub fn kill(&mut self) -> ExitStatus {
         self.0.kill().expect("SIGKILL can be sent");
-        self.0.wait().expect("a killed child can be waited for")
+        self.0.wait_bounded().expect("a killed child can be waited for")
     }
 
     /// Waits until the process ends by itself.
-    pub fn wait(&mut self) -> ExitStatus {
-        let start = Instant::now();
-        loop {
-            if let Some(status) = self.ended() {
-                return status;
-            }
-            assert!(start.elapsed() < WATCHDOG, "it never ends");
-            thread::yield_now();
-        }
+    pub fn wait_bounded(&mut self) -> ExitStatus {
+        self.0.wait_bounded().expect("it ends")
     }
 
     /// Yields until `done`. Panics if the process ends by itself, or after the time limit.
@@ -60,6 +54,6 @@ impl Victim {
 impl Drop for Victim {
     fn drop(&mut self) {
         let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.0.wait_bounded();
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Instant;
 
-use backcast_budget::Lines;
+use backcast_budget::{BoundedChild, Lines};
 use backcast_core::{
     AutoresetMode, Base, DType, Ring, RingOptions, SamplerOptions, Schema, StepColumns, Writer,
     WriterOptions,
@@ -59,7 +59,7 @@ impl Clearer {
 impl Drop for Clearer {
     fn drop(&mut self) {
         let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = self.child.wait_bounded();
     }
 }
 

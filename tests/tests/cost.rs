@@ -12,6 +12,7 @@ use std::ffi::OsStr;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
+use backcast_budget::BoundedChild;
 use backcast_tests::steps::Traced;
 use rustix::process::Pid;
 use tempfile::TempDir;
@@ -34,7 +35,7 @@ fn cost(rows: u64, lanes: u32) -> Result<u64, Box<dyn Error>> {
     child.stdin.take().ok_or("a pipe")?.write_all(b"go\n")?;
     let steps = traced.count()?;
     drop(traced);
-    assert!(child.wait()?.success(), "the sampler failed after its marks");
+    assert!(child.wait_bounded()?.success(), "the sampler failed after its marks");
     let cost = steps * 1_000 / (BATCHES * BATCH);
     println!(
         "{rows} rows, {lanes} lanes: {}.{} instructions a row",
@@ -81,7 +82,7 @@ fn append_cost(python: &OsStr, kind: &str) -> Result<u64, Box<dyn Error>> {
     child.stdin.take().ok_or("a pipe")?.write_all(b"go\n")?;
     let steps = traced.count()?;
     drop(traced);
-    assert!(child.wait()?.success(), "the appender failed after its marks");
+    assert!(child.wait_bounded()?.success(), "the appender failed after its marks");
     let cost = steps * 1_000 / APPENDED;
     println!("append, {kind}: {}.{} instructions a row", cost / 1_000, cost % 1_000 / 100);
     Ok(cost)

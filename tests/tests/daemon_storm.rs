@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use backcast_budget::{Lines, WATCHDOG};
+use backcast_budget::{BoundedChild, Lines, WATCHDOG};
 use backcast_core::{
     Base, Exist, Ring, RingError, RingOptions, SegmentError, collect_garbage, list_objects,
 };
@@ -59,7 +59,7 @@ impl Victim {
 
     fn kill(&mut self) {
         self.child.kill().expect("SIGKILL can be sent");
-        let status = self.child.wait().expect("a killed child can be waited for");
+        let status = self.child.wait_bounded().expect("a killed child can be waited for");
         assert!(status.code().is_none(), "it was not killed: {status}");
     }
 }
@@ -67,7 +67,7 @@ impl Victim {
 impl Drop for Victim {
     fn drop(&mut self) {
         let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = self.child.wait_bounded();
     }
 }
 

@@ -104,10 +104,10 @@ fn killed_then(next: Next, life: u64) -> Result<bool, Box<dyn Error>> {
     if next == Next::RunningResize {
         let resized = ring.resize(larger, None, &mut on)?;
         assert!(resized.lanes_waiting.is_empty(), "{next:?}: {resized:?}");
-        assert_eq!(victim.wait().signal(), Some(libc::SIGSYS), "{next:?}");
+        assert_eq!(victim.wait_bounded().signal(), Some(libc::SIGSYS), "{next:?}");
     } else {
         let resized = ring.resize(larger, NOT_AT_ALL, &mut on)?;
-        assert_eq!(victim.wait().signal(), Some(libc::SIGSYS), "{next:?}: {resized:?}");
+        assert_eq!(victim.wait_bounded().signal(), Some(libc::SIGSYS), "{next:?}: {resized:?}");
         // One lane is relocated, and its new file does not have the name yet.
         let moved: Vec<u32> =
             (0..LANES).filter(|lane| has_relocated(&file(*lane, "dat"))).collect();

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use backcast_budget::BoundedChild;
 use backcast_core::{Base, LanePolicy, Ring, RingOptions};
 use backcast_layout::RingStore;
 use backcast_layout::protocol::{Pins, Words};
@@ -71,7 +72,7 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.0.wait_bounded();
     }
 }
 

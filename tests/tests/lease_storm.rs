@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use backcast_budget::BoundedChild;
 use backcast_core::{Base, LanePolicy, Ring, RingOptions};
 use backcast_layout::RingStore;
 use backcast_layout::protocol::{Notifier, Pins, Words};
@@ -39,7 +40,7 @@ impl Victim {
 
     fn kill(&mut self) {
         self.0.kill().expect("SIGKILL can be sent");
-        let status = self.0.wait().expect("a killed child can be waited for");
+        let status = self.0.wait_bounded().expect("a killed child can be waited for");
         assert!(status.code().is_none(), "it was not killed: {status}");
     }
 }
@@ -47,7 +48,7 @@ impl Victim {
 impl Drop for Victim {
     fn drop(&mut self) {
         let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.0.wait_bounded();
     }
 }
 

@@ -13,7 +13,7 @@ use std::process::Command;
 use std::sync::Barrier;
 use std::thread;
 
-use backcast_budget::skipped;
+use backcast_budget::{BoundedCommand, skipped};
 use backcast_core::plumbing::SealedSegment;
 use backcast_core::{
     Base, Capacity, DType, Exist, ObjectKind, Ring, RingError, RingOptions, Schema, SegmentError,
@@ -42,7 +42,7 @@ fn run_inside(options: &str, test: &str) -> Result<(), Box<dyn Error>> {
         .arg(env::current_exe()?)
         .args(["--ignored", "--exact", "--nocapture", test])
         .env(SMALL_TMPFS, dir.path())
-        .output();
+        .output_bounded();
     let output = match output {
         Err(error) => {
             skipped(test, &format!("no `unshare` here: {error}"));

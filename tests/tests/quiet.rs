@@ -4,6 +4,7 @@
 use std::error::Error;
 use std::process::Command;
 
+use backcast_budget::BoundedCommand;
 use backcast_core::{Base, LanePolicy, Ring, RingOptions};
 use backcast_tests::storm::schema;
 use tempfile::TempDir;
@@ -20,7 +21,7 @@ fn a_writer_that_may_make_no_system_call_publishes_a_million_rows() -> Result<()
         let output = Command::new(env!("CARGO_BIN_EXE_quiet_writer"))
             .arg(dir.path())
             .args(["quiet", &ROWS.to_string()])
-            .output()?;
+            .output_bounded()?;
         let said = String::from_utf8_lossy(&output.stdout);
         assert_eq!(said, "quiet\n", "{}", String::from_utf8_lossy(&output.stderr));
         assert!(output.status.success(), "{}: the kernel killed it", output.status);

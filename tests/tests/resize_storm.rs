@@ -190,7 +190,7 @@ fn storm(dir: &TempDir, ring: &Ring, dice: &mut StdRng, counts: &mut Counts) {
                 life += 1;
                 writer = start_writer(dir, life);
             }
-            let status = resizer.wait();
+            let status = resizer.wait_bounded();
             if status.success() {
                 break;
             }

@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use backcast_budget::BoundedChild;
 use backcast_core::{Base, LanePolicy, Ring, RingOptions, collect_garbage};
 use backcast_layout::RingStore;
 use backcast_layout::protocol::Words;
@@ -57,7 +58,7 @@ impl Process {
 
     fn kill(&mut self) {
         self.0.kill().expect("SIGKILL can be sent");
-        let status = self.0.wait().expect("a killed child can be waited for");
+        let status = self.0.wait_bounded().expect("a killed child can be waited for");
         assert!(status.code().is_none(), "{} was not killed: {status}", self.1);
     }
 }
@@ -65,7 +66,7 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.0.wait_bounded();
     }
 }
 

@@ -11,7 +11,7 @@ use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::process::{Command, Stdio};
 
-use backcast_budget::skipped;
+use backcast_budget::{BoundedChild, skipped};
 use backcast_tests::steps::Traced;
 use rustix::process::Pid;
 use tempfile::TempDir;
@@ -44,7 +44,7 @@ fn instructions(
     let traced = match Traced::seize(Pid::from_child(&child)) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             child.kill()?;
-            child.wait()?;
+            child.wait_bounded()?;
             return Ok(None);
         }
         traced => traced?,
@@ -52,7 +52,7 @@ fn instructions(
     child.stdin.take().ok_or("a pipe")?.write_all(b"go\n")?;
     let steps = traced.count()?;
     drop(traced);
-    assert!(child.wait()?.success(), "the stepper failed after its marks");
+    assert!(child.wait_bounded()?.success(), "the stepper failed after its marks");
     Ok(Some(steps))
 }
 

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use backcast_budget::BoundedChild;
 use backcast_core::{
     AutoresetMode, Base, LanePolicy, LeaseError, Ring, RingOptions, WriterOptions,
 };
@@ -203,7 +204,7 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.0.wait_bounded();
     }
 }
 

@@ -48,6 +48,9 @@ mod tests {
     #[test]
     fn a_stopped_process_is_said_to_be_stopped() {
         use std::process::{Command, Stdio};
+
+        use backcast_budget::BoundedChild;
+
         let mut child = Command::new("sleep").arg("600").stdout(Stdio::null()).spawn().unwrap();
         let pid = child.id();
         let process = rustix::process::Pid::from_child(&child);
@@ -57,7 +60,7 @@ mod tests {
         rustix::process::waitpid(Some(process), options).unwrap();
         let named = processes_in_words(&[pid]);
         child.kill().unwrap();
-        child.wait().unwrap();
+        child.wait_bounded().unwrap();
         assert!(named.contains(&format!("{pid} (sleep, stopped)")), "{named}");
     }
 }

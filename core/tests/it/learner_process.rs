@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-use backcast_budget::Lines;
+use backcast_budget::{BoundedChild, Lines};
 use backcast_core::RowIndex;
 
 /// A process that draws; it is killed if the test fails.
@@ -29,18 +29,18 @@ impl LearnerProcess {
 
     pub(crate) fn kill(&mut self) {
         self.0.kill().unwrap();
-        self.0.wait().unwrap();
+        self.0.wait_bounded().unwrap();
     }
 
-    pub(crate) fn wait(&mut self) -> ExitStatus {
-        self.0.wait().unwrap()
+    pub(crate) fn wait_bounded(&mut self) -> ExitStatus {
+        self.0.wait_bounded().unwrap()
     }
 }
 
 impl Drop for LearnerProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.0.wait_bounded();
     }
 }
 

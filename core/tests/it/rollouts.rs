@@ -200,7 +200,7 @@ fn a_killed_learner_loses_at_most_its_block() -> Result<(), Box<dyn Error>> {
             all.extend(reader.join().expect("the reader does not panic"));
         }
         for child in &mut others {
-            assert!(child.wait().success());
+            assert!(child.wait_bounded().success());
         }
         let mut counts: BTreeMap<i64, u64> = BTreeMap::new();
         for index in &all {

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Stdio};
 
-use backcast_budget::Lines;
+use backcast_budget::{BoundedChild, Lines};
 use backcast_core::{Base, Ring, SamplerOptions, StepColumns, WriterOptions};
 use serde_json::{Value, json};
 
@@ -55,14 +55,14 @@ impl Learner {
     /// Kills the process with SIGKILL.
     fn kill(mut self) {
         self.child.kill().expect("it lives");
-        self.child.wait().expect("it is a child");
+        self.child.wait_bounded().expect("it is a child");
     }
 }
 
 impl Drop for Learner {
     fn drop(&mut self) {
         let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = self.child.wait_bounded();
     }
 }
 

@@ -5,6 +5,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::shelf::{Ran, Shelf};
+use backcast_budget::BoundedChild;
 use backcast_core::{Ring, collect_garbage, list_objects};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -97,10 +98,10 @@ fn large_rows_are_drawn_in_smaller_batches() {
 fn ctrl_c_ends_both_processes_and_the_ring() {
     let shelf = Shelf::new();
     for ending in [Signal::INT, Signal::TERM] {
-        let bench = endless(&shelf);
+        let mut bench = endless(&shelf);
         let writer = writer_of(&shelf, &bench);
         signal(bench.id(), ending);
-        let ran: Ran = bench.wait_with_output().unwrap().into();
+        let ran: Ran = bench.output_bounded().unwrap().into();
         assert_eq!(ran.status, 128 + ending.as_raw(), "{}", ran.err);
         assert!(!std::path::Path::new(&format!("/proc/{writer}")).exists(), "it was waited for");
         nothing_is_left(&shelf);
@@ -110,9 +111,9 @@ fn ctrl_c_ends_both_processes_and_the_ring() {
 #[test]
 fn a_writer_that_is_killed_is_a_problem_and_takes_the_ring_along() {
     let shelf = Shelf::new();
-    let bench = endless(&shelf);
+    let mut bench = endless(&shelf);
     signal(writer_of(&shelf, &bench), Signal::KILL);
-    let ran = Ran::from(bench.wait_with_output().unwrap()).expect(1);
+    let ran = Ran::from(bench.output_bounded().unwrap()).expect(1);
     assert!(ran.err.contains("signal: 9"), "{}", ran.err);
     assert!(ran.out.is_empty());
     nothing_is_left(&shelf);
@@ -124,7 +125,7 @@ fn a_bench_that_is_killed_leaves_a_writer_that_ends_and_tidies_up() {
     let mut bench = endless(&shelf);
     writer_of(&shelf, &bench);
     bench.kill().unwrap();
-    bench.wait().unwrap();
+    bench.wait_bounded().unwrap();
     // The writer may see the pipe end before the kernel has released the locks of the killed bench.
     // Then it is not the last holder and does not remove the ring; `collect_garbage` does.
     until("the ring to go", || {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::shelf::{Ran, Shelf};
+use backcast_budget::BoundedCommand;
 use backcast_core::{Base, Ring, StepColumns, WriterOptions};
 use serde_json::Value;
 
@@ -40,8 +41,10 @@ impl Bound {
             let binary = shelf.path().join("backcast");
             // Another process copies it: a file that this process, or a child of another test, has
             // open for writing cannot be run.
-            let copied =
-                Command::new("cp").arg(env!("CARGO_BIN_EXE_backcast")).arg(&binary).status();
+            let copied = Command::new("cp")
+                .arg(env!("CARGO_BIN_EXE_backcast"))
+                .arg(&binary)
+                .status_bounded();
             assert!(copied.unwrap().success());
             give(shelf.path(), NOBODY);
             (NOBODY, binary)
@@ -65,7 +68,7 @@ impl Bound {
             command.env("BACKCAST_DIR", self.shelf.path());
             command.env("BACKCAST_STORE", self.shelf.store());
         }
-        command.args(line.split_whitespace()).output().expect("the binary runs").into()
+        command.args(line.split_whitespace()).output_bounded().expect("the binary runs").into()
     }
 
     fn row(&self, kind: &str, name: &str) -> Value {

@@ -3,6 +3,8 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use backcast_budget::BoundedCommand;
+
 use crate::shelf::{Holder, Shelf};
 use serde_json::Value;
 
@@ -100,7 +102,7 @@ fn a_limit_below_the_lanes_of_a_ring_is_found() {
     let output = std::process::Command::new("sh")
         .args(["-c", "ulimit -n 64; exec \"$0\" --json doctor", env!("CARGO_BIN_EXE_backcast")])
         .env("BACKCAST_DIR", shelf.path())
-        .output()
+        .output_bounded()
         .unwrap();
     let lines = String::from_utf8(output.stdout).unwrap();
     let findings: Vec<Value> =

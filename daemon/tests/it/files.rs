@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Instant;
 
 use crate::shelf::{Shelf, schema};
-use backcast_budget::until;
+use backcast_budget::{BoundedChild, BoundedCommand, until};
 use backcast_core::{AutoresetMode, DType, Ring, RingOptions, Schema, StepColumns, WriterOptions};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -146,7 +146,7 @@ fn an_export_killed_at_random_moments_leaves_nothing_that_gc_does_not_collect() 
         // Sleeps for a random time instead of waiting for an event.
         thread::sleep(whole * u32::try_from(dice >> 56).unwrap() / 256);
         let _ = child.kill();
-        let status = child.wait().unwrap();
+        let status = child.wait_bounded().unwrap();
         let killed = status.signal() == Some(9);
         kills += u32::from(killed);
         if !killed {
@@ -174,7 +174,7 @@ fn an_export_stopped_by_ctrl_c_leaves_the_old_file_and_nothing_else() {
         fs::write(&to, "old").unwrap();
         if let Some(mut child) = begun(&shelf, &words, || staging.join("new").exists()) {
             kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-            let status = child.wait().unwrap();
+            let status = child.wait_bounded().unwrap();
             if !status.success() {
                 assert_eq!(status.code(), Some(130));
                 assert!(fs::read(&to).unwrap() == b"old" && !staging.exists());
@@ -196,7 +196,7 @@ fn gc_names_unfinished_exports_of_the_given_folders() {
     loop {
         if let Some(mut child) = begun(&shelf, &words, || staging.join("new").exists()) {
             child.kill().unwrap();
-            child.wait().unwrap();
+            child.wait_bounded().unwrap();
             if staging.exists() {
                 break;
             }
@@ -248,7 +248,7 @@ fn cut(shelf: &Shelf, signal: Signal) -> ExitStatus {
         let child = begun(shelf, &["import", path.to_str().unwrap(), "in"], being_built);
         if let Some(mut child) = child {
             kill_process(Pid::from_child(&child), signal).unwrap();
-            let status = child.wait().unwrap();
+            let status = child.wait_bounded().unwrap();
             if !status.success() {
                 return status;
             }
@@ -292,7 +292,7 @@ fn exports_beyond_the_file_size_limit_are_refused_and_leave_no_file() {
         let mut sh = std::process::Command::new("sh");
         let limited = format!("ulimit -f 2; exec \"$0\" --dir \"$1\" {words}");
         let program = env!("CARGO_BIN_EXE_backcast");
-        let ran = sh.args(["-c", &limited, program]).arg(shelf.path()).output().unwrap();
+        let ran = sh.args(["-c", &limited, program]).arg(shelf.path()).output_bounded().unwrap();
         let err = String::from_utf8_lossy(&ran.stderr);
         assert_eq!(ran.status.code(), Some(1), "{words}: {:?}: {err}", ran.status);
         assert!(err.contains("File too large"), "{words}: {err}");

@@ -5,6 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 
+use backcast_budget::{BoundedChild, BoundedCommand};
+
 use crate::shelf::{Holder, Shelf};
 
 /// Runs a command with its address space limited to `kib` KiB; returns status and stderr.
@@ -12,7 +14,7 @@ fn limited(shelf: &Shelf, kib: u64, words: &str) -> (Option<i32>, String) {
     let mut sh = Command::new("sh");
     let limited = format!("ulimit -v {kib}; exec \"$0\" --dir \"$1\" {words}");
     sh.args(["-c", &limited, env!("CARGO_BIN_EXE_backcast")]).arg(shelf.path());
-    let ran = sh.output().expect("a shell");
+    let ran = sh.output_bounded().expect("a shell");
     (ran.status.code(), String::from_utf8_lossy(&ran.stderr).into_owned())
 }
 
@@ -197,12 +199,12 @@ fn the_demo_becomes_the_python_module_with_its_status() {
     let python = python(&shelf, &script);
     let mut command = shelf.command();
     command.env("BACKCAST_PYTHON", python).stdout(Stdio::piped());
-    let child = command
+    let mut child = command
         .args(["--dir", "/dev/shm", "demo", "--seconds", "3", "--kill", "--help"])
         .spawn()
         .unwrap();
     let pid = child.id();
-    let output = child.wait_with_output().unwrap();
+    let output = child.output_bounded().unwrap();
     let expected = format!("{pid} /dev/shm -m backcast.demo --seconds 3 --kill --help\n");
     assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "same process, same arguments");
     assert_eq!(output.status.code(), Some(7));
@@ -212,7 +214,8 @@ fn the_demo_becomes_the_python_module_with_its_status() {
 fn a_demo_that_dies_by_a_signal_is_seen_to_die_by_it() {
     let shelf = Shelf::new();
     let python = python(&shelf, &format!("{IMPORTABLE}kill -TERM $$"));
-    let output = shelf.command().env("BACKCAST_PYTHON", python).arg("demo").output().unwrap();
+    let output =
+        shelf.command().env("BACKCAST_PYTHON", python).arg("demo").output_bounded().unwrap();
     assert_eq!(output.status.signal(), Some(15));
 }
 
@@ -224,7 +227,8 @@ fn a_demo_without_its_package_says_what_to_install() {
         [(python.to_str().unwrap(), "pip install backcast"), ("/no/such/python", "/no/such/python")]
     {
         let mut command = shelf.command();
-        let output = command.env("BACKCAST_PYTHON", interpreter).arg("demo").output().unwrap();
+        let output =
+            command.env("BACKCAST_PYTHON", interpreter).arg("demo").output_bounded().unwrap();
         let err = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{err}");
         assert!(err.contains(says) && err.contains("BACKCAST_PYTHON"), "{err}");

@@ -3,6 +3,8 @@
 use std::fs;
 use std::process::Command;
 
+use backcast_budget::BoundedCommand;
+
 use crate::shelf::{Shelf, commands};
 
 #[test]
@@ -17,7 +19,7 @@ fn every_script_names_every_command_and_comes_without_a_directory() {
         assert!(script.out.contains("persistent") || script.out.contains("no-huge-pages"));
         // Where the shell is installed, it parses the script without complaint.
         let file = shelf.file(&format!("script.{shell}"), &script.out);
-        if let Ok(read) = Command::new(shell).args(["-n", &file]).output() {
+        if let Ok(read) = Command::new(shell).args(["-n", &file]).output_bounded() {
             assert!(read.status.success(), "{shell}: {}", String::from_utf8_lossy(&read.stderr));
         }
     }
@@ -25,7 +27,7 @@ fn every_script_names_every_command_and_comes_without_a_directory() {
 
 #[test]
 fn bash_completes_commands_options_and_values() {
-    let Ok(found) = Command::new("bash").arg("--version").output() else { return };
+    let Ok(found) = Command::new("bash").arg("--version").output_bounded() else { return };
     assert!(found.status.success());
     let shelf = Shelf::new();
     let script = shelf.file("complete", &shelf.run(&["completions", "bash"]).expect(0).out);
@@ -45,7 +47,7 @@ fn bash_completes_commands_options_and_values() {
              $(complete -p backcast | sed 's/.*-F \\([^ ]*\\).*/\\1/') \
              backcast \"$last\" \"${{COMP_WORDS[COMP_CWORD-1]}}\"; echo \"${{COMPREPLY[*]}}\""
         );
-        let ran = Command::new("bash").args(["--norc", "-c", &line]).output().unwrap();
+        let ran = Command::new("bash").args(["--norc", "-c", &line]).output_bounded().unwrap();
         let err = String::from_utf8_lossy(&ran.stderr);
         assert_eq!(String::from_utf8_lossy(&ran.stdout).trim(), offered, "{typed}: {err}");
         assert!(err.is_empty(), "{typed}: {err}");

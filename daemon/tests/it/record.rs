@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Child;
 
 use crate::shelf::{Shelf, Started};
-use backcast_budget::until;
+use backcast_budget::{BoundedChild, until};
 use backcast_core::{Ring, SamplerOptions};
 use backcast_gym::{PortfolioOptions, PortfolioVectorEnv, ResetSeed};
 use backcast_market::{PanelData, PanelOptions};
@@ -254,7 +254,7 @@ fn what_a_killed_recording_leaves_is_collected() {
         let collected = shelf.json(&["gc", &folder]);
         assert!(collected.is_empty(), "{into:?}: the recording runs: {collected:?}");
         running.child().kill().unwrap();
-        running.child().wait().unwrap();
+        running.child().wait_bounded().unwrap();
         let [left] = &written(&shelf, into)[..] else { panic!("{into:?} left nothing") };
         let would = shelf.json(&["gc", "--dry-run", &folder]);
         assert_eq!(

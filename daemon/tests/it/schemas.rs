@@ -7,7 +7,7 @@ use std::process::Stdio;
 use std::thread;
 
 use crate::shelf::{Holder, Shelf, commands, schema};
-use backcast_budget::{Lines, WATCHDOG, until};
+use backcast_budget::{BoundedChild, Lines, WATCHDOG, until};
 use backcast_core::{
     DType, InitialPriority, LearnedOptions, Params, ParamsArray, ParamsOptions, PriorityOptions,
     RateLimiter, Ring, RingOptions, SamplerOptions, Selector, StepColumns, TableOptions,
@@ -349,7 +349,7 @@ fn a_daemon_says_that_it_is_ready_as_promised() {
     let mut child = command.spawn().unwrap();
     let line = Lines::of(child.stdout.take().unwrap()).wait_for("ready");
     child.kill().unwrap();
-    child.wait().unwrap();
+    child.wait_bounded().unwrap();
     holds("serve", &[serde_json::from_str(&line).expect("a JSON line")]);
 }
 

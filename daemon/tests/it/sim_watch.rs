@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use crate::shelf::Shelf;
 use crate::shelf::pty::Pty;
-use backcast_budget::Lines;
+use backcast_budget::{BoundedChild, Lines};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -44,7 +44,7 @@ fn json_frames_go_on_until_the_reader_leaves() {
     assert_eq!(places, [(1_200, 0), (1_200, 1), (1_205, 0), (1_205, 1), (1_210, 0), (1_210, 1)]);
     assert!(frames[0]["best_bid"].as_f64() < frames[0]["best_ask"].as_f64());
     drop(lines);
-    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(child.wait_bounded().unwrap().code(), Some(0));
 }
 
 #[test]

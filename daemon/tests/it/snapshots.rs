@@ -333,7 +333,7 @@ fn a_snapshot_in_shared_memory_is_found_by_its_name() {
 fn ctrl_c_ends_a_save_and_leaves_nothing_of_it() {
     use std::process::Stdio;
 
-    use backcast_budget::until;
+    use backcast_budget::{BoundedChild, until};
     use backcast_persist::{Disk, LockKind, Storage};
     use rustix::process::{Pid, Signal, kill_process};
 
@@ -347,7 +347,7 @@ fn ctrl_c_ends_a_save_and_leaves_nothing_of_it() {
     for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let mut command = shelf.command();
         command.args(["save", "pong", "b"]).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let child = command.spawn().unwrap();
+        let mut child = command.spawn().unwrap();
         let listens = || {
             let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
             let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
@@ -358,7 +358,7 @@ fn ctrl_c_ends_a_save_and_leaves_nothing_of_it() {
         };
         until("the signals are caught", listens);
         kill_process(Pid::from_child(&child), signal).unwrap();
-        let output = child.wait_with_output().unwrap();
+        let output = child.output_bounded().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(status), "{said}");
         assert!(said.contains("interrupted") && output.stdout.is_empty(), "{said}");

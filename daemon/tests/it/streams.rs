@@ -5,6 +5,8 @@ use std::io::pipe;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 
+use backcast_budget::{BoundedChild, BoundedCommand};
+
 use crate::shelf::pty::Pty;
 use crate::shelf::{Shelf, commands};
 use rustix::process::{Pid, Signal, kill_process};
@@ -79,7 +81,8 @@ fn a_reader_that_has_gone_is_no_error_for_any_command() {
         let (reader, writer) = pipe().unwrap();
         drop(reader);
         let mut command = shelf.command();
-        let output = command.args(arguments(line)).stdout(writer).output().unwrap();
+        command.args(arguments(line)).stdout(writer).stderr(Stdio::piped());
+        let output = command.spawn().unwrap().output_bounded().unwrap();
         let err = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(expected), "{line}: {err}");
         assert!(!err.contains("error") && !err.contains("panicked"), "{line}: {err}");
@@ -105,7 +108,7 @@ fn a_refusal_without_a_reader_keeps_its_status() {
     for (line, status) in [("lss", 2), ("stat zebra", 3), ("stat twin", 2), ("man --into /no", 2)] {
         let (reader, writer) = pipe().unwrap();
         drop(reader);
-        let ended = shelf.command().args(arguments(line)).stderr(writer).status().unwrap();
+        let ended = shelf.command().args(arguments(line)).stderr(writer).status_bounded().unwrap();
         assert_eq!(ended.code(), Some(status), "{line}");
     }
 }
@@ -120,7 +123,9 @@ fn a_result_that_cannot_be_written_is_a_problem_of_every_command() {
             continue;
         }
         let full = File::options().write(true).open("/dev/full").unwrap();
-        let output = shelf.command().args(arguments(line)).stdout(full).output().unwrap();
+        let mut command = shelf.command();
+        command.args(arguments(line)).stdout(full).stderr(Stdio::piped());
+        let output = command.spawn().unwrap().output_bounded().unwrap();
         let err = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{line}: {err}");
         assert!(err.contains("cannot write the result to stdout"), "{line}: {err}");
@@ -176,14 +181,14 @@ fn a_command_that_is_interrupted_dies_by_the_signal_and_leaves_nothing() {
     let shelf = Shelf::stocked();
     let before = shelf.states();
     let fifo = shelf.path().join("fifo.csv");
-    let made = Command::new("mkfifo").arg(&fifo).status().expect("mkfifo is everywhere");
+    let made = Command::new("mkfifo").arg(&fifo).status_bounded().expect("mkfifo is everywhere");
     assert!(made.success());
     let path = fifo.to_str().unwrap();
     for args in
         [&["create", "new", "--schema", path, "--capacity", "100"][..], &["panel", "stat", path]]
     {
         let mut command = shelf.command();
-        let child =
+        let mut child =
             command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         // Opening this end waits until the command has opened the other.
         let writer = File::options().write(true).open(&fifo).unwrap();
@@ -191,7 +196,7 @@ fn a_command_that_is_interrupted_dies_by_the_signal_and_leaves_nothing() {
         kill_process(pid, Signal::INT).unwrap();
         // A command that outlives the signal reads an empty file, and does not wait for ever.
         drop(writer);
-        let output = child.wait_with_output().unwrap();
+        let output = child.output_bounded().unwrap();
         assert_eq!(output.status.signal(), Some(2), "{args:?}: {output:?}");
         assert!(output.stdout.is_empty() && output.stderr.is_empty(), "{args:?}");
     }

@@ -5,7 +5,7 @@ use std::process::{Child, Stdio};
 
 use crate::shelf::pty::Pty;
 use crate::shelf::{Shelf, role, schema, set_by_the_parent};
-use backcast_budget::{Lines, until};
+use backcast_budget::{BoundedChild, Lines, until};
 use backcast_core::{AutoresetMode, Base, Ring, SamplerOptions, StepColumns, WriterOptions};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -35,7 +35,7 @@ impl Filler {
 impl Drop for Filler {
     fn drop(&mut self) {
         let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = self.child.wait_bounded();
     }
 }
 
@@ -121,9 +121,8 @@ fn json_is_one_frame_per_interval_until_the_reader_leaves() {
     assert!(second["at_unix_ns"].as_u64() > first["at_unix_ns"].as_u64());
     assert!(second["limits"][0]["limit_bytes"].as_u64().unwrap() > 0);
     drop(lines);
-    let mut said = String::new();
-    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    assert_eq!((child.wait().unwrap().code(), said.as_str()), (Some(0), ""));
+    let output = child.output_bounded().unwrap();
+    assert_eq!((output.status.code(), output.stderr), (Some(0), Vec::new()));
 }
 
 #[test]
@@ -148,7 +147,7 @@ fn watching_keeps_no_ring_alive() {
     shelf.run(&["gc"]).expect(0);
     until("it is gone", || states().is_empty());
     child.kill().unwrap();
-    child.wait().unwrap();
+    child.wait_bounded().unwrap();
     assert_eq!(shelf.states(), []);
 }
 
@@ -240,7 +239,7 @@ fn signals_give_the_terminal_back() {
     let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
     rustix::process::kill_process(pid, Signal::INT).unwrap();
     assert!(lines.all(|line| line.is_ok_and(|line| line.ends_with('}'))), "whole lines");
-    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(child.wait_bounded().unwrap().code(), Some(130));
 }
 
 #[test]
@@ -278,7 +277,7 @@ fn nohup_keeps_it_going_when_its_terminal_is_hung_up() {
         lines.next().expect("it goes on").unwrap();
     }
     rustix::process::kill_process(pid, Signal::TERM).unwrap();
-    assert_eq!((lines.count(), child.wait().unwrap().code()).1, Some(143));
+    assert_eq!((lines.count(), child.wait_bounded().unwrap().code()).1, Some(143));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use backcast_budget::{Lines, WATCHDOG};
+use backcast_budget::{BoundedChild, Lines, WATCHDOG};
 use backcast_core::{
     AutoresetMode, Base, DType, Exist, LanePolicy, Ring, RingOptions, Schema, StepColumns,
     WriterOptions,
@@ -77,7 +77,7 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.0.wait_bounded();
     }
 }
 

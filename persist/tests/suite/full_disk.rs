@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use backcast_budget::skipped;
+use backcast_budget::{BoundedCommand, skipped};
 use backcast_core::{DType, Exist, Schema};
 use backcast_persist::{
     FollowOptions, FollowState, Follower, LoadOptions, SaveError, SaveOptions, Store, StoreError,
@@ -44,7 +44,7 @@ fn a_full_disk_is_said_and_the_ring_runs_on() {
         .arg(env::current_exe().unwrap())
         .args(["--ignored", "--exact", "--nocapture", "full_disk::inside_a_small_tmpfs"])
         .env(SMALL_TMPFS, dir.path())
-        .output();
+        .output_bounded();
     let output = output.expect("util-linux has `unshare`");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let complained = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -59,4 +59,4 @@ def test_a_wait_says_its_upper_limits() -> None:
         with pytest.raises(ArgumentError, match=r"\b2\*\*64\b"):
             buf.wait(1, timeout=1e300)
         with pytest.raises(ArgumentError, match=r"\b2\*\*64 - 1\b"):
-            buf.wait(rows_published=2**64)
+            buf.wait(rows_published=2**64, timeout=60)

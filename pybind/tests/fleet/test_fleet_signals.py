@@ -16,7 +16,7 @@ import pytest
 from backcast.fleet import _guard, _supervisor
 from backcast.fleet._guard import Guard
 from backcast.fleet._process import ActorProcess
-from waits import WATCHDOG_S, until_interrupted
+from waits import WATCHDOG_S, await_state, until_interrupted
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +28,7 @@ def directory(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def stop(pid: int) -> None:
     """Stop a child with SIGSTOP, and return once it is stopped."""
     os.kill(pid, signal.SIGSTOP)
-    os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOWAIT)
+    await_state(pid, os.WSTOPPED)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from typing import Any
 import backcast as bc
 import pytest
 from daemons import serving
-from waits import WATCHDOG_S, read_line
+from waits import WATCHDOG_S, await_state, read_line
 
 HOLDER = """
 import fcntl, sys
@@ -45,7 +45,7 @@ def stopped(child: subprocess.Popen[str]) -> int:
     """Stop a child that holds a lock; return its process id once the kernel has stopped it."""
     assert read_line(child) == "held\n"
     child.send_signal(signal.SIGSTOP)
-    os.waitid(os.P_PID, child.pid, os.WSTOPPED)
+    await_state(child.pid, os.WSTOPPED)
     return child.pid
 
 
@@ -190,7 +190,7 @@ def test_priorities_are_set_within_the_timeout_or_the_holder_is_named(
         # Draws do not wait for the lock.
         assert sampler.sample(8).index.shape == (8,)
         os.kill(pid, signal.SIGKILL)
-        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        await_state(pid, os.WEXITED)
         assert sampler.update_priorities([1, 2], [5.0, 5.0], timeout=60) == 0
 
 

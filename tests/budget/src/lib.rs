@@ -6,7 +6,9 @@ use std::env::{self, VarError};
 use std::fs::OpenOptions;
 use std::io::{Write, stderr};
 
-pub use waits::{Deadline, Lines, Stop, WATCHDOG, sleeps_beyond_watchdog, until};
+pub use waits::{
+    BoundedChild, BoundedCommand, Deadline, Lines, Stop, WATCHDOG, sleeps_beyond_watchdog, until,
+};
 
 /// Returns `full` divided by the variable `BACKCAST_BUDGET`, and at least 1.
 ///

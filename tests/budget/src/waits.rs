@@ -1,6 +1,7 @@
 //! Bounds on the waits of tests, and threads that end with their test.
 
 use std::io::{self, BufRead, BufReader, Read};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
@@ -8,6 +9,9 @@ use std::time::{Duration, Instant};
 
 /// Time after which a test that waits counts as hung.
 pub const WATCHDOG: Duration = Duration::from_secs(60);
+
+/// Time between two looks at a process that takes longer than this.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// Yields until `is_so`.
 ///
@@ -94,6 +98,98 @@ impl Iterator for Lines {
     }
 }
 
+/// Waits for a child process that end after [`WATCHDOG`].
+pub trait BoundedChild {
+    /// Closes the child's stdin, and waits for its end.
+    ///
+    /// # Errors
+    ///
+    /// If it runs for [`WATCHDOG`] more: it is killed then.
+    fn wait_bounded(&mut self) -> io::Result<ExitStatus>;
+
+    /// Waits for the end of the child, and of its piped output.
+    ///
+    /// # Errors
+    ///
+    /// Fails like [`wait_bounded`](Self::wait_bounded), or if another process keeps the output open.
+    fn output_bounded(&mut self) -> io::Result<Output>;
+}
+
+impl BoundedChild for Child {
+    fn wait_bounded(&mut self) -> io::Result<ExitStatus> {
+        drop(self.stdin.take());
+        let begin = Instant::now();
+        loop {
+            if let Some(status) = self.try_wait()? {
+                return Ok(status);
+            }
+            let waited = begin.elapsed();
+            if waited >= WATCHDOG {
+                break;
+            }
+            if waited < LOOK {
+                thread::yield_now();
+            } else {
+                thread::park_timeout(LOOK);
+            }
+        }
+        self.kill()?;
+        self.wait()?;
+        let what = format!("process {} ran for {} s", self.id(), WATCHDOG.as_secs());
+        Err(io::Error::new(io::ErrorKind::TimedOut, what))
+    }
+
+    fn output_bounded(&mut self) -> io::Result<Output> {
+        let (stdout, stderr) = (bytes_of(self.stdout.take()), bytes_of(self.stderr.take()));
+        let status = self.wait_bounded()?;
+        let all = |bytes: Receiver<io::Result<Vec<u8>>>| {
+            bytes.recv_timeout(WATCHDOG).unwrap_or_else(|_| {
+                Err(io::Error::new(io::ErrorKind::TimedOut, "another process keeps a pipe open"))
+            })
+        };
+        Ok(Output { status, stdout: all(stdout)?, stderr: all(stderr)? })
+    }
+}
+
+/// Runs of a command that end after [`WATCHDOG`].
+pub trait BoundedCommand {
+    /// Runs the command without stdin, and captures its output.
+    ///
+    /// # Errors
+    ///
+    /// Fails like [`BoundedChild::output_bounded`], or if the command cannot be started.
+    fn output_bounded(&mut self) -> io::Result<Output>;
+
+    /// Runs the command.
+    ///
+    /// # Errors
+    ///
+    /// Fails like [`BoundedChild::wait_bounded`], or if the command cannot be started.
+    fn status_bounded(&mut self) -> io::Result<ExitStatus>;
+}
+
+impl BoundedCommand for Command {
+    fn output_bounded(&mut self) -> io::Result<Output> {
+        let command = self.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn()?.output_bounded()
+    }
+
+    fn status_bounded(&mut self) -> io::Result<ExitStatus> {
+        self.spawn()?.wait_bounded()
+    }
+}
+
+/// Reads a pipe to its end in a thread.
+fn bytes_of(pipe: Option<impl Read + Send + 'static>) -> Receiver<io::Result<Vec<u8>>> {
+    let (tell, bytes) = sync_channel(1);
+    thread::spawn(move || {
+        let mut all = Vec::new();
+        let read = pipe.map_or(Ok(0), |mut pipe| pipe.read_to_end(&mut all));
+        let _ = tell.send(read.map(|_| all));
+    });
+    bytes
+}
+
 /// Sets a flag when dropped, even by a panic, which ends the threads of a test.
 #[derive(Debug)]
 pub struct Stop<'a>(pub &'a AtomicBool);
@@ -139,6 +235,19 @@ mod tests {
     #[should_panic(expected = "\"four\"")]
     fn a_word_that_is_not_printed_is_named() {
         let _ = Lines::of("one\n".as_bytes()).wait_for("four");
+    }
+
+    #[test]
+    fn a_bounded_run_has_the_status_and_all_output() {
+        let mut shell = Command::new("sh");
+        let run = shell.args(["-c", "cat; head -c 300000 /dev/zero; echo said >&2; exit 3"]);
+        let output = run.output_bounded().unwrap();
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(3), 300_000));
+        assert_eq!(output.stderr, b"said\n");
+        // A child that reads until its stdin ends is not waited for in vain.
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        assert!(child.wait_bounded().unwrap().success());
+        assert!(Command::new("false").status_bounded().unwrap().code() == Some(1));
     }
 
     #[test]

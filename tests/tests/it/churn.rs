@@ -7,6 +7,7 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
+use backcast_budget::BoundedChild;
 use backcast_core::{Base, DType, Exist, Ring, RingOptions, Schema, collect_garbage, list_objects};
 use backcast_tests::victim::WATCHDOG;
 use rand::rngs::StdRng;
@@ -33,7 +34,7 @@ impl Churn {
 impl Drop for Churn {
     fn drop(&mut self) {
         let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.0.wait_bounded();
     }
 }
 

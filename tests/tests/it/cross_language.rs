@@ -9,7 +9,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use backcast_budget::{Lines, skipped};
+use backcast_budget::{BoundedChild, Lines, skipped};
 use backcast_core::{
     AutoresetMode, Base, Batch, Boundary, Element, Ring, RingOptions, Role, RowIndex,
     SamplerOptions, Step, WriterOptions,
@@ -26,7 +26,7 @@ struct Peer(Child);
 impl Drop for Peer {
     fn drop(&mut self) {
         let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.0.wait_bounded();
     }
 }
 
@@ -147,7 +147,7 @@ fn rust_reads_what_python_writes_and_draws_the_same_batches() -> Result<(), Box<
         let options = RingOptions::with_capacity(3_000).lanes(3).base(base);
         let ring = Ring::create("shared", &schema()?, options)?;
         let Some(mut python) = python("write", dir.path(), mode, 3) else { return Ok(()) };
-        let output = python.stderr(Stdio::inherit()).output()?;
+        let output = python.stdout(Stdio::piped()).spawn()?.output_bounded()?;
         assert!(output.status.success(), "the peer ended with {}", output.status);
         let rows = check_all(&ring)?;
         assert!(rows >= 3 * 500, "{rows} rows");
@@ -181,7 +181,7 @@ fn python_reads_what_rust_writes_and_draws_the_same_batches() -> Result<(), Box<
         assert_eq!(draws(&ring)?, theirs, "{mode}");
         println!("{mode}: {rows} rows of both read by both, {} arrays equal", theirs.len());
         drop(stdin);
-        let status = peer.0.wait()?;
+        let status = peer.0.wait_bounded()?;
         assert!(status.success(), "the peer ended with {status}");
     }
     Ok(())

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use backcast_budget::Lines;
+use backcast_budget::{BoundedChild, Lines};
 use backcast_core::{
     AppendError, Base, DType, LimiterStats, RateLimiter, Ring, RingOptions, SampleError,
     SamplerOptions, Schema, StepColumns, WriterOptions,
@@ -45,7 +45,7 @@ impl Side {
 
     fn kill(&mut self) {
         self.child.kill().expect("SIGKILL can be sent");
-        let status = self.child.wait().expect("a killed child can be waited for");
+        let status = self.child.wait_bounded().expect("a killed child can be waited for");
         assert!(status.code().is_none(), "it was not killed: {status}");
     }
 
@@ -59,7 +59,7 @@ impl Side {
 impl Drop for Side {
     fn drop(&mut self) {
         let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = self.child.wait_bounded();
     }
 }
 
@@ -101,7 +101,7 @@ fn a_waiting_actor_and_a_waiting_learner_wake_each_other_and_do_not_poll()
         .map(|side| Ok(side.line()?.parse()?))
         .collect::<Result<_, Box<dyn Error>>>()?;
     for side in [&mut actor, &mut learner] {
-        assert!(side.child.wait()?.success(), "a wait ended without its turn");
+        assert!(side.child.wait_bounded()?.success(), "a wait ended without its turn");
     }
     let stats = stats(&ring);
     assert_eq!((stats.counts.inserts, stats.counts.samples), (rounds, rounds));

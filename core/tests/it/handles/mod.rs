@@ -7,7 +7,7 @@ mod memfd;
 
 use std::process::{Child, Command, Stdio};
 
-use backcast_budget::Lines;
+use backcast_budget::{BoundedChild, Lines};
 use backcast_core::{
     AutoresetMode, Base, DType, Exist, Ring, RingError, RingOptions, SamplerOptions, Schema,
     SegmentError, StepColumns, Writer, WriterError, WriterOptions,
@@ -87,7 +87,7 @@ impl Holder {
 
     fn kill(mut self) -> u32 {
         self.0.kill().unwrap();
-        self.0.wait().unwrap();
+        self.0.wait_bounded().unwrap();
         self.0.id()
     }
 }
@@ -95,7 +95,7 @@ impl Holder {
 impl Drop for Holder {
     fn drop(&mut self) {
         let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.0.wait_bounded();
     }
 }
 

@@ -3,7 +3,7 @@
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use backcast_budget::Stop;
+use backcast_budget::{BoundedChild, Stop};
 use backcast_core::{Capacity, Exist, Ring, list_objects};
 use backcast_daemon::ClientError;
 
@@ -58,8 +58,8 @@ fn sixteen_processes_at_once_never_exceed_the_budget() {
                         .unwrap()
                 })
                 .collect();
-            let ended = creators.into_iter().map(|child| {
-                let output = child.wait_with_output().unwrap();
+            let ended = creators.into_iter().map(|mut child| {
+                let output = child.output_bounded().unwrap();
                 let text = String::from_utf8_lossy(&output.stderr).into_owned();
                 (output.status.code().unwrap(), text)
             });

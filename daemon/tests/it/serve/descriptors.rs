@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use backcast_budget::skipped;
+use backcast_budget::{BoundedCommand, skipped};
 use backcast_core::{Ring, StepColumns, Writer, WriterOptions, list_objects};
 use backcast_daemon::Client;
 
@@ -43,7 +43,7 @@ fn a_process_that_does_not_see_the_ring() {
 
 #[test]
 fn a_process_in_another_mount_namespace_joins_and_writes() {
-    if !Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|s| s.success()) {
+    if !Command::new("unshare").args(["-m", "true"]).status_bounded().is_ok_and(|s| s.success()) {
         let test = "a_process_in_another_mount_namespace_joins_and_writes";
         return skipped(test, "needs the right to make a mount namespace");
     }
@@ -60,7 +60,7 @@ fn a_process_in_another_mount_namespace_joins_and_writes() {
         .arg(shelf.path())
         .arg(std::env::current_exe().unwrap())
         .env(ASK_SOCKET, socket)
-        .output()
+        .output_bounded()
         .unwrap();
     let text = String::from_utf8_lossy(&inside.stdout).into_owned();
     assert!(inside.status.success() && text.contains("wrote a row"), "{text}");

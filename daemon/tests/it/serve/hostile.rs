@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::running::{Running, until};
 use crate::shelf::{Shelf, set_by_the_parent};
-use backcast_budget::{WATCHDOG, skipped};
+use backcast_budget::{BoundedCommand, WATCHDOG, skipped};
 
 const PING: &[u8] = b"{\"protocol\": 1, \"ask\": \"ping\"}\n";
 
@@ -130,6 +130,7 @@ fn silent_connections_make_room_for_those_who_ask() {
 fn a_stranger_who_asks() {
     let socket = set_by_the_parent(TRY_SOCKET);
     let mut stream = UnixStream::connect(socket).expect("the test opened the way");
+    stream.set_read_timeout(Some(WATCHDOG)).unwrap();
     let _ = stream.write_all(PING);
     let mut heard = Vec::new();
     let _ = stream.read_to_end(&mut heard);
@@ -153,7 +154,8 @@ fn another_user_is_not_heard_even_if_the_socket_lets_him_in() {
     // A copy that the other user may run. Another process makes it: a file that this process, or a
     // child of another test, has open for writing cannot be run.
     let copy = open.path().join("stranger");
-    let copied = Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&copy).status();
+    let copied =
+        Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&copy).status_bounded();
     assert!(copied.unwrap().success());
     let stranger = Command::new(&copy)
         .args(["--exact", "serve::hostile::a_stranger_who_asks", "--ignored", "--nocapture"])
@@ -161,7 +163,7 @@ fn another_user_is_not_heard_even_if_the_socket_lets_him_in() {
         .current_dir(open.path())
         .uid(65_534)
         .gid(65_534)
-        .output()
+        .output_bounded()
         .unwrap();
     let text = String::from_utf8_lossy(&stranger.stdout).into_owned();
     assert!(stranger.status.success() && text.contains("heard nothing"), "{text}");

@@ -1,6 +1,7 @@
 //! Rings in sealed memfds: the daemon keeps them, and finds them again after it was killed.
 #![cfg(target_os = "linux")]
 
+use backcast_budget::BoundedCommand;
 use backcast_core::{Ring, RingOptions, WriterOptions, list_objects};
 use backcast_daemon::ClientError;
 use rustix::process::Signal;
@@ -176,7 +177,7 @@ fn all_rings_may_be_in_memfds_and_lack_of_descriptors_is_reported() {
         let mut few = std::process::Command::new("sh");
         few.args(["-c", &format!("ulimit -n 40; exec \"$0\" {args}")]);
         few.arg(env!("CARGO_BIN_EXE_backcast")).env("BACKCAST_DIR", shelf.path());
-        let output = few.output().unwrap();
+        let output = few.output_bounded().unwrap();
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
     let (status, text) = few("stat pong");

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
+use backcast_budget::WATCHDOG;
 use backcast_core::{
     PriorityOptions, SamplerOptions, Selector, StepColumns, TableOptions, WriterOptions,
 };
@@ -16,6 +17,7 @@ fn get(daemon: &Running, request: &str) -> (String, String) {
     let url = daemon.ready["metrics"].as_str().unwrap();
     let address = url.strip_prefix("http://").unwrap().strip_suffix("/metrics").unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(WATCHDOG)).unwrap();
     stream.write_all(request.as_bytes()).unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();

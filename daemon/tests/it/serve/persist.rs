@@ -1,6 +1,7 @@
 //! Rings that the daemon persists: every new daemon follows them, `stat` reports them, and the last
 //! row is counted.
 
+use backcast_budget::WATCHDOG;
 use backcast_core::{
     AutoresetMode, Base, Exist, LanePolicy, Ring, StepColumns, Writer, WriterOptions,
 };
@@ -115,7 +116,7 @@ fn a_writer_waits_for_the_disk_and_for_no_dead_daemon() {
             writer.rows_dropped()
         }
     });
-    waited.recv().unwrap();
+    waited.recv_timeout(WATCHDOG).unwrap();
     until("the writer waits", || ring.stats().release_awaited);
     assert!(ring.rows_published() <= ring.slots(), "row 0 is not on disk");
     daemon.end(Signal::KILL);

@@ -4,7 +4,7 @@ use std::process::{Child, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use backcast_budget::Stop;
+use backcast_budget::{BoundedChild, Stop};
 use backcast_core::{Capacity, WriterOptions};
 use backcast_daemon::{ClientError, Code};
 use rustix::process::Signal;
@@ -52,8 +52,8 @@ fn creators_and_resizers_at_once_never_exceed_the_budget() {
                 })
                 .collect();
             let (mut made, mut grown) = (0, 0);
-            for (creates, child) in children {
-                let output = child.wait_with_output().unwrap();
+            for (creates, mut child) in children {
+                let output = child.output_bounded().unwrap();
                 let text = String::from_utf8_lossy(&output.stderr).into_owned();
                 match output.status.code() {
                     Some(0) if creates => made += 1,

@@ -1,13 +1,12 @@
 //! A daemon of a test: the real binary on a shelf, ready when it is returned.
 
-use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Child, ChildStderr, Stdio};
+use std::process::{Child, Stdio};
 
 pub(crate) use backcast_budget::until;
-use backcast_budget::{Lines, WATCHDOG};
+use backcast_budget::{BoundedChild, Lines, WATCHDOG};
 use backcast_daemon::Client;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -19,7 +18,7 @@ pub(crate) struct Running {
     /// The line that the daemon printed when it was ready.
     pub(crate) ready: Value,
     out: Lines,
-    err: ChildStderr,
+    err: Lines,
 }
 
 /// Exit status or signal of a daemon, and its output.
@@ -46,11 +45,10 @@ impl Running {
             .spawn()
             .expect("the binary runs");
         let mut out = Lines::of(child.stdout.take().expect("piped"));
-        let mut err = child.stderr.take().expect("piped");
+        let mut err = Lines::of(child.stderr.take().expect("piped"));
         let line = out.next().transpose().expect("readable").unwrap_or_default();
         let Ok(ready) = serde_json::from_str(&line) else {
-            let mut why = String::new();
-            let _ = err.read_to_string(&mut why);
+            let why: String = err.by_ref().map_while(Result::ok).collect();
             panic!("the daemon gave up: {line}{why}");
         };
         Self { child, ready, out, err }
@@ -81,9 +79,8 @@ impl Running {
     pub(crate) fn end(mut self, signal: Signal) -> Ended {
         self.signal(signal);
         let out = self.out.by_ref().map(|line| line.expect("text") + "\n").collect();
-        let mut err = String::new();
-        self.err.read_to_string(&mut err).expect("text");
-        let status = self.child.wait().expect("it ends");
+        let err = self.err.by_ref().map(|line| line.expect("text") + "\n").collect();
+        let status = self.child.wait_bounded().expect("it ends");
         Ended { status: status.code(), signal: status.signal(), out, err }
     }
 }
@@ -91,6 +88,6 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = self.child.wait_bounded();
     }
 }

@@ -4,11 +4,10 @@ pub(crate) mod pty;
 mod signals;
 
 use std::ffi::OsString;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use backcast_budget::{Lines, until};
+use backcast_budget::{BoundedChild, BoundedCommand, Lines};
 use backcast_core::{Base, DType, Exist, Ring, RingOptions, Schema};
 use backcast_market::{PanelData, PanelOptions};
 use serde_json::Value;
@@ -103,7 +102,7 @@ impl Shelf {
     }
 
     pub(crate) fn run(&self, args: &[&str]) -> Ran {
-        self.command().args(args).output().expect("the binary runs").into()
+        self.command().args(args).output_bounded().expect("the binary runs").into()
     }
 
     /// Returns the results of `--json`, one JSON value per line. Panics if a line is not JSON.
@@ -123,7 +122,7 @@ impl Shelf {
 pub(crate) struct Started(Child);
 
 impl Started {
-    /// Starts a command. Its output is read after its end, so it may print at most 64 KiB.
+    /// Starts a command. Its output is read after [`ended`](Self::ended) is called.
     pub(crate) fn spawn(mut command: Command) -> Self {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         Self(command.spawn().expect("it starts"))
@@ -135,24 +134,14 @@ impl Started {
 
     /// Waits until the process has ended. Panics if that takes too long.
     pub(crate) fn ended(mut self) -> Ran {
-        let mut status = None;
-        until("a process ends", || {
-            status = self.0.try_wait().expect("a child of ours");
-            status.is_some()
-        });
-        let mut text = [Vec::new(), Vec::new()];
-        let [out, err] = &mut text;
-        self.0.stdout.take().expect("piped").read_to_end(out).expect("readable");
-        self.0.stderr.take().expect("piped").read_to_end(err).expect("readable");
-        let [stdout, stderr] = text;
-        Output { status: status.expect("it has ended"), stdout, stderr }.into()
+        self.0.output_bounded().expect("it ends").into()
     }
 }
 
 impl Drop for Started {
     fn drop(&mut self) {
         let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.0.wait_bounded();
     }
 }
 
@@ -251,7 +240,7 @@ impl Holder {
 
     fn end(&mut self) {
         let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = self.child.wait_bounded();
     }
 }
 

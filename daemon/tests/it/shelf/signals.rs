@@ -3,6 +3,8 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Once};
 
+use backcast_budget::BoundedCommand;
+
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 
@@ -35,7 +37,8 @@ fn tests_that_were_started_with_signals_ignored_pass_too() {
     let mut sh = std::process::Command::new("sh");
     sh.args(["-c", "trap '' HUP INT QUIT TERM; exec \"$0\" --exact \"$1\""]);
     sh.arg(std::env::current_exe().expect("this binary"));
-    let ran = sh.arg("top::signals_give_the_terminal_back").output().expect("sh is everywhere");
+    let ran =
+        sh.arg("top::signals_give_the_terminal_back").output_bounded().expect("sh is everywhere");
     let said = String::from_utf8_lossy(&ran.stdout);
     assert!(ran.status.success() && said.contains("1 passed"), "{said}");
 }
