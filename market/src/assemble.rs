@@ -8,7 +8,7 @@ use crate::{
     blocks::{MAX_VALUES, PanelShape, mark_listed},
     calendar::Calendar,
     chunk::{BadCell, BadCellKind, Chunk, Tickers, to_single},
-    derive::derive,
+    derive::{Contradiction, derive},
     error::PanelError,
     header::{ColumnUse, FileHeader},
     load_error::{PanelLoadError, RowPlace},
@@ -187,6 +187,19 @@ impl<'a> Assembler<'a> {
         Ok(())
     }
 
+    fn contradiction(&self, row: &Contradiction, key: &RowKey) -> PanelLoadError {
+        // Names the column of the table; the other one is derived.
+        let high_is_derived = self.options.derives(PriceColumn::High);
+        let given = if high_is_derived { PriceColumn::Low } else { PriceColumn::High };
+        PanelLoadError::HighBelowLow {
+            place: (self.place)(key.place),
+            column: self.header.source_name(given as usize).to_owned(),
+            ticker: self.tickers.name(key.ticker).to_owned(),
+            high: row.high,
+            low: row.low,
+        }
+    }
+
     /// Returns the error for a table of more rows than a panel may have.
     #[cfg(feature = "parquet")]
     pub(crate) fn too_many_rows(&self, rows: u64) -> PanelLoadError {
@@ -201,7 +214,8 @@ impl<'a> Assembler<'a> {
     }
 
     /// Builds the panel of all rows so far. Refuses a table without rows, two rows of a ticker on
-    /// one day, macro tickers without a row, and a panel that is too large.
+    /// one day, macro tickers without a row, a high below its low of which one is derived, and a
+    /// panel that is too large.
     pub(crate) fn finish(self) -> Result<PanelData, PanelLoadError> {
         if let Some(value) = self.options.bars_per_year
             && !(value.is_finite() && value > 0.0)
@@ -270,7 +284,10 @@ impl<'a> Assembler<'a> {
             let stride = shape.listed_stride();
             mark_listed(&mut listed[ticker * stride..(ticker + 1) * stride], day);
         }
-        derive(self.options, &shape, &mut values, &mut listed);
+        derive(self.options, &shape, &mut values, &mut listed).map_err(|row| {
+            let key = &self.keys[seen[row.ticker * shape.days + row.day] - 1];
+            self.contradiction(&row, key)
+        })?;
         let mut marks = tickers.iter().zip(listed.chunks_exact(shape.listed_stride()));
         if let Some((ticker, _)) = marks.find(|(_, marks)| marks.iter().all(|&word| word == 0)) {
             return Err(PanelLoadError::NoOpen { ticker: ticker.clone() });

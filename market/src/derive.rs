@@ -6,16 +6,24 @@ use crate::{
     symbols::PriceColumn::{Close, High, Low, Open, Volume},
 };
 
+/// A row whose given high or low contradicts the other one, which is derived.
+pub(crate) struct Contradiction {
+    pub(crate) ticker: usize,
+    pub(crate) day: usize,
+    pub(crate) high: f64,
+    pub(crate) low: f64,
+}
+
 /// Computes the derived columns of a dense table. With a derived open, the first row of each ticker
-/// becomes absent, since no close before it is known.
+/// becomes absent, since no close before it is known. Refuses a row whose high is below its low.
 pub(crate) fn derive(
     options: &PanelOptions,
     shape: &PanelShape,
     values: &mut [f64],
     listed: &mut [u64],
-) {
+) -> Result<(), Contradiction> {
     if options.derived.is_empty() {
-        return;
+        return Ok(());
     }
     let stride = shape.listed_stride();
     for (ticker, marks) in listed.chunks_exact_mut(stride).enumerate() {
@@ -42,6 +50,11 @@ pub(crate) fn derive(
                     row[column as usize] = value;
                 }
             }
+            let (high, low) = (row[High as usize], row[Low as usize]);
+            if high < low {
+                return Err(Contradiction { ticker, day, high, low });
+            }
         }
     }
+    Ok(())
 }

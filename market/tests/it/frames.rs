@@ -221,6 +221,37 @@ fn a_derived_column_that_is_there_is_refused() {
 }
 
 #[test]
+fn a_given_high_or_low_that_contradicts_a_derived_one_is_refused() {
+    use DerivedColumn::{High, Low, Volume};
+    // The closes are 0.5 above the opens: 10.5, 11.5 and 20.5.
+    let prices = |name: &'static str, prices: [f64; 3]| {
+        with(|known_name, column| match known_name {
+            "volume" => None,
+            "high" | "low" if name != known_name => None,
+            known_name if name == known_name => {
+                Some((name, Arc::new(Float64Array::from(prices.to_vec())) as ArrayRef))
+            }
+            other => Some((known(other), column.clone())),
+        })
+    };
+    let cases = [
+        ("high", Low, [10.0, 10.5, 20.0], RowPlace::Row(1), (10.5, 11.0)),
+        ("low", High, [10.5, 11.5, 21.0], RowPlace::Row(2), (20.5, 21.0)),
+    ];
+    for (name, derived, given, at, range) in cases {
+        let options = PanelOptions::default().derive([derived, Volume]);
+        let refused = problem(vec![prices(name, given)], &options);
+        let PanelLoadError::HighBelowLow { place, column, high, low, .. } = refused else {
+            panic!("{refused:?}")
+        };
+        assert_eq!((place, column.as_str(), (high, low)), (at, name, range));
+        // A close outside the range is kept.
+        let kept = load(vec![prices(name, [10.2, 11.2, 20.2])], &options).unwrap();
+        assert_eq!(kept.days(), 2);
+    }
+}
+
+#[test]
 fn bad_cells_and_broken_batches_are_refused_with_their_row() {
     let twice = problem(vec![batch(&three()), batch(&three())], &PanelOptions::default());
     let PanelLoadError::DuplicateRow { first, second, .. } = twice else { panic!("{twice:?}") };
