@@ -118,7 +118,7 @@ def _columns(named: Iterable[tuple[Any, Any]]) -> list[Column]:
 
 def _cells(name: str, given: Any) -> tuple[str, NDArray[Any] | list[str | None]]:  # noqa: ANN401
     if isinstance(given, np.ma.MaskedArray):
-        given = np.ma.filled(given.astype(float), np.nan)
+        given = _unmasked(name, given)
     array = np.asarray(given)
     if array.ndim != 1:
         raise PanelError(
@@ -136,7 +136,7 @@ def _cells(name: str, given: Any) -> tuple[str, NDArray[Any] | list[str | None]]
         case "M":
             return _instants(name, array)
         case "U" | "S":
-            return "text", array.astype(str).tolist()
+            return "text", _texts(name, array).tolist()
         case "O":
             return _objects(name, array.tolist())
     raise PanelError(
@@ -144,17 +144,57 @@ def _cells(name: str, given: Any) -> tuple[str, NDArray[Any] | list[str | None]]
     )
 
 
+def _unmasked(name: str, given: np.ma.MaskedArray[Any, Any]) -> NDArray[Any]:
+    """Return the cells of a masked array, with a missing value in place of each masked one."""
+    cells, mask = np.ma.getdata(given), np.ma.getmaskarray(given)
+    kind = cells.dtype.kind
+    # An array of records is refused for its kind later, and has a mask for each field.
+    if kind == "V" or not mask.any():
+        return cells
+    if kind in "MO":
+        return np.where(mask, np.array("NaT" if kind == "M" else None, cells.dtype), cells)
+    if kind in "bUS":
+        cells = cells if kind == "b" else _texts(name, cells)
+        return np.where(mask, np.array(None, object), cells.astype(object))
+    return np.ma.filled(given.astype(float), np.nan) if kind in "iuf" else cells
+
+
+def _texts(name: str, array: NDArray[Any]) -> NDArray[Any]:
+    try:
+        return array.astype(str)
+    except UnicodeDecodeError as error:
+        raise PanelError(
+            f"column {name!r} has {error.object!r}, bytes beyond ASCII; give text, such as "
+            'np.char.decode(array, "utf-8")'
+        ) from error
+
+
 def _instants(name: str, array: NDArray[Any]) -> tuple[str, NDArray[Any]]:
     unit, step = np.datetime_data(array.dtype)
+    array = array.astype(array.dtype.newbyteorder("="), copy=False)
     if unit in ("Y", "M", "W", "D"):
-        return "day", np.ascontiguousarray(array.astype("datetime64[D]").view(np.int64))
+        return "day", _cast(name, array, "datetime64[D]")
     if unit in ("h", "m"):
-        unit, step, array = "s", 1, array.astype("datetime64[s]")
+        return "s", _cast(name, array, "datetime64[s]")
     if unit not in ("s", "ms", "us", "ns") or step != 1:
         raise PanelError(
             f'column {name!r} is an array of {array.dtype}; give array.astype("datetime64[us]")'
         )
     return unit, np.ascontiguousarray(array).view(np.int64)
+
+
+def _cast(name: str, array: NDArray[Any], dtype: str) -> NDArray[Any]:
+    """Return instants in a finer unit. NumPy wraps those beyond its range, which are refused."""
+    array = np.ascontiguousarray(array)
+    finer = array.astype(dtype)
+    wrapped = finer.astype(array.dtype).view(np.int64) != array.view(np.int64)
+    if wrapped.any():
+        row = int(wrapped.argmax())
+        raise PanelError(
+            f"row {row} (from 0), column {name!r}: {array.view(np.int64)[row]} in "
+            f"{array.dtype} is beyond the range of {dtype}; correct or drop the row"
+        )
+    return finer.view(np.int64)
 
 
 def _objects(name: str, cells: list[Any]) -> tuple[str, NDArray[Any] | list[str | None]]:
@@ -167,14 +207,17 @@ def _objects(name: str, cells: list[Any]) -> tuple[str, NDArray[Any] | list[str 
             for cell, absent in zip(cells, missing, strict=True)
         ]
     try:
+        if not all(map(_is_number, there)):
+            raise TypeError("objects that are no numbers")
         if any(missing):
             numbers = [np.nan if no else float(c) for c, no in zip(cells, missing, strict=True)]
-        elif all(isinstance(cell, int) for cell in cells):
+        elif all(isinstance(cell, int | np.integer) for cell in cells):
             return _cells(name, np.array(cells, dtype=np.int64))
         else:
             numbers = [float(cell) for cell in cells]
     except (TypeError, ValueError, OverflowError) as error:
-        kinds = sorted({type(cell).__name__ for cell in there})
+        strange = [cell for cell in there if not _is_number(cell)] or there
+        kinds = sorted({type(cell).__name__ for cell in strange})
         raise PanelError(
             f"column {name!r} holds objects of {', '.join(kinds)}; give numbers, dates, "
             "timestamps or text"
@@ -187,3 +230,11 @@ def _is_missing(cell: Any) -> bool:  # noqa: ANN401
     if cell is None or type(cell).__name__ in ("NAType", "NaTType"):
         return True
     return isinstance(cell, float) and cell != cell
+
+
+def _is_number(cell: Any) -> bool:  # noqa: ANN401
+    """Return whether a cell is a number. Text and booleans, which `float` takes too, are none."""
+    if isinstance(cell, np.generic | np.ndarray):
+        return cell.dtype.kind in "iuf"
+    is_real = hasattr(cell, "__float__") or hasattr(cell, "__index__")
+    return is_real and not isinstance(cell, bool)
