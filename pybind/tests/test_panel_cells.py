@@ -133,6 +133,7 @@ def test_a_masked_number_is_a_missing_one(dtype: str) -> None:
 NO_TEXT: dict[str, Any] = {
     "bytes beyond ASCII": np.array([b"A", b"\xff", b"A"]),
     "masked bytes beyond ASCII": masked(np.array([b"A", b"\xff", b"A"]), 0),
+    "a lone surrogate": np.array(["A", "\ud800", "A"]),
     "masked records": masked(np.zeros(3, [("a", "i8"), ("b", "f8")]), 1),
 }
 
@@ -141,3 +142,39 @@ NO_TEXT: dict[str, Any] = {
 def test_cells_that_are_no_text_are_refused_with_their_column(case: str) -> None:
     with pytest.raises(PanelError, match="tic"):
         load(tic=NO_TEXT[case])
+
+
+class Answers:
+    """An object whose `__arrow_c_stream__` returns what it was given."""
+
+    def __init__(self, answer: Any) -> None:  # noqa: ANN401
+        self.answer = answer
+
+    def __arrow_c_stream__(self, _requested: Any = None) -> Any:  # noqa: ANN401
+        return self.answer
+
+
+def test_an_object_that_gives_no_arrow_stream_is_refused() -> None:
+    for answer in (None, [], [("close", "float", CLOSES)], vars(dt)["datetime_CAPI"]):
+        with pytest.raises(PanelError, match="frame"):
+            panel_of(Answers(answer))
+
+
+def test_null_rows_of_a_stream_are_refused() -> None:
+    pa = pytest.importorskip("pyarrow", reason="PyArrow is not installed")
+    columns = [pa.array(DAYS), pa.array(["A"] * 3), pa.array(CLOSES)]
+    names = ["date", "tic", "close"]
+
+    def rows(*null: int) -> Any:  # noqa: ANN401
+        mask = pa.array([row in null for row in range(3)])
+        return pa.StructArray.from_arrays(columns, names=names, mask=mask)
+
+    whole = panel_of(pa.chunked_array([rows()]))
+    assert whole.describe()["fingerprint"] == load().describe()["fingerprint"]
+    # Null rows outside a slice are no rows of it.
+    assert panel_of(pa.chunked_array([rows(0).slice(1)])).dates == DAYS[1:]
+    refused = ([rows(1)], [rows(1).slice(1)], [rows().slice(0, 1), rows(2).slice(1)])
+    for chunks in refused:
+        for nan in POLICIES:
+            with pytest.raises(PanelError, match="null"):
+                panel_of(pa.chunked_array(chunks), nan)

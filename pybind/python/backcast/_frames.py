@@ -36,7 +36,7 @@ def table_of(frame: Any) -> Any:  # noqa: ANN401
         return _columns(_long(frame))
     if hasattr(frame, "__arrow_c_stream__"):
         try:
-            return frame.__arrow_c_stream__()
+            return _capsule(frame.__arrow_c_stream__())
         except ImportError:
             # pandas needs PyArrow for it.
             if not is_pandas:
@@ -47,6 +47,15 @@ def table_of(frame: Any) -> Any:  # noqa: ANN401
     if hasattr(frame, "collect"):
         raise ArgumentTypeError("frame has its rows not computed yet; give frame.collect()")
     raise ArgumentTypeError(f"frame is a {type(frame).__name__}; give {_WANTED}")
+
+
+def _capsule(stream: Any) -> Any:  # noqa: ANN401
+    if type(stream).__name__ != "PyCapsule":
+        raise PanelError(
+            f"frame.__arrow_c_stream__() returned a {type(stream).__name__}, no PyCapsule with an "
+            f"Arrow stream; give {_WANTED}"
+        )
+    return stream
 
 
 def _index(frame: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401
