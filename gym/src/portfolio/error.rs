@@ -83,7 +83,7 @@ pub enum PortfolioError {
     )]
     NotMacro { ticker: String },
     /// An indicator that is not in the panel.
-    #[error("indicator {indicator:?} is not in the panel; name some of {}", known.join(", "))]
+    #[error("indicator {indicator:?} is not in the panel{}", choice(known))]
     UnknownIndicator {
         indicator: String,
         /// The panel's indicators.
@@ -201,6 +201,14 @@ impl PortfolioError {
             ),
             other => other.to_string(),
         }
+    }
+}
+
+/// Returns which indicators there are to name.
+fn choice(known: &[String]) -> String {
+    match known {
+        [] => ", which has none; leave `indicators` out, or load the panel with it".to_owned(),
+        known => format!("; name some of {}", known.join(", ")),
     }
 }
 

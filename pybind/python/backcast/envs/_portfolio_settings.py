@@ -71,9 +71,9 @@ class PortfolioSettings(TypedDict, total=False):
         Indicators to show, in this order, ``K`` of them; by default all of the panel's.
     macro_tickers : sequence of str, optional
         Macro tickers of the panel whose opens and indicators are shown, ``M`` of them.
-    days : (int, int) or (date, date), optional
+    days : tuple, optional
         Days of the panel to use, half open; all when left out. Positions, or dates and times as
-        ``panel.position`` takes them: ``("2015-01-01", "2020-01-01")``.
+        ``panel.position`` takes them: ``("2015-01-01", "2020-01-01")``. None is the panel's edge.
     indicator_lag : int, default 1
         Days by which the indicators are older than the open. 0 is look-ahead.
     valuation : {"open", "close"}, optional
@@ -107,7 +107,7 @@ class PortfolioSettings(TypedDict, total=False):
     initial_shares: Mapping[str, int] | None
     indicators: Sequence[str] | None
     macro_tickers: Sequence[str]
-    days: tuple[Day, Day] | list[Day] | None
+    days: tuple[Day | None, Day | None] | list[Day | None] | None
     indicator_lag: int
     valuation: Valuation | None
     history: int

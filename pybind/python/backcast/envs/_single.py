@@ -113,7 +113,7 @@ class PortfolioEnv(PortfolioFace, gym.Env[Any, Any]):
         seed : int, optional
             New seed of the stream of random numbers; None continues the stream.
         options : dict, optional
-            ``"start_day"``: an int, where to begin instead of on a drawn day.
+            ``"start_day"``: an int or a date, where to begin instead of on a drawn day.
 
         Returns
         -------

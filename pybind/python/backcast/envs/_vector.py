@@ -180,8 +180,8 @@ class PortfolioVectorEnv(PortfolioFace, VectorEnv[Any, Any, Any]):
             continues the portfolio's stream of random numbers.
         options : dict, optional
             ``"reset_mask"``: bool array ``[N]``, which portfolios to reset; the others keep their
-            state and observation. ``"start_day"``: an int or int array ``[N]``, where to begin
-            instead of on a drawn day. The dict is left as it is.
+            state and observation. ``"start_day"``: an int, a date or an array ``[N]`` of
+            them, where to begin instead of on a drawn day. The dict is left as it is.
 
         Returns
         -------

@@ -15,7 +15,7 @@ pub(crate) fn when_of(given: &Bound<'_, PyAny>, calendar: Calendar) -> PyResult<
     }
     if given.get_type().name()?.to_cow()? == "datetime64" {
         let mut text: String = given.str()?.extract()?;
-        if text.contains('T') {
+        if text.contains('T') && text != "NaT" {
             // NumPy writes hours without minutes.
             text += if text.contains(':') { "" } else { ":00" };
             text += if calendar == Calendar::Bars { "Z" } else { "" };

@@ -134,7 +134,8 @@ impl PortfolioBatch {
     ///     An int seeds portfolio i with ``seed + i``; a sequence has one entry per portfolio. With
     ///     None a portfolio continues its stream of random numbers.
     /// options : dict, optional
-    ///     ``"start_day"``: an int or int array ``[N]``, where to begin instead of on a drawn day.
+    ///     ``"start_day"``: an int, a date or an array ``[N]`` of them, where to begin instead of
+    ///     on a drawn day.
     ///     ``"reset_mask"``: bool array ``[N]``, which portfolios to reset; the others stay as they
     ///     are, and must have been reset before.
     /// spread : bool
@@ -168,7 +169,10 @@ impl PortfolioBatch {
     ) -> Result<(Bound<'py, PyAny>, Bound<'py, PyDict>), Failure> {
         let seed = seed.map(|seed| seed_of(seed, self.num_envs)).transpose()?;
         let Start { day, mask } = match options {
-            Some(options) => reset::start_of(options, self.num_envs)?,
+            Some(options) => {
+                let panel = self.env.with(|env| Ok(env.panel().clone()))?;
+                reset::start_of(options, self.num_envs, &panel)?
+            }
             None => Start::default(),
         };
         let (obs, ()) = self.form.observe(py, |slots| {

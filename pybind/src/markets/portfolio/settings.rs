@@ -158,17 +158,30 @@ fn days_of(given: &Bound<'_, PyAny>, panel: &Panel) -> Result<(usize, usize), Fa
     // Files of settings hold lists, not tuples.
     let pair =
         given.cast::<PyList>().map_or_else(|_| given.clone(), |list| list.to_tuple().into_any());
-    let wanted = "the first day and one past the last, as whole numbers or dates";
+    let wanted = "the first day and one past the last, as whole numbers, dates or None";
     let days: Option<(Bound<'_, PyAny>, Bound<'_, PyAny>)> = found(given.py(), pair.extract())?;
     let (start, end) = days.ok_or_else(|| wrong_type(given, "days", wanted))?;
-    let day = |asked: Bound<'_, PyAny>, what| {
-        if let Some(when) = when_of(&asked, panel.calendar())? {
-            return panel.position(&when).map_err(|error| Failure::of(ErrorClass::Env, error));
+    let day = |asked: Bound<'_, PyAny>, what, edge| -> Result<usize, Failure> {
+        if asked.is_none() {
+            return Ok(edge);
+        }
+        if let Some(day) = position_of(&asked, panel)? {
+            return Ok(day);
         }
         let Ok(asked) = asked.extract::<Argument<i128>>();
         Ok(count(asked, what, 0, ErrorClass::Env)? as usize)
     };
-    Ok((day(start, "the first day of days")?, day(end, "the end of days")?))
+    Ok((day(start, "the first day of days", 0)?, day(end, "the end of days", panel.days())?))
+}
+
+/// Returns the position of a date or a time; `None` for other objects.
+pub(super) fn position_of(
+    given: &Bound<'_, PyAny>,
+    panel: &Panel,
+) -> Result<Option<usize>, Failure> {
+    let when = when_of(given, panel.calendar())?;
+    let found = when.map(|when| panel.position(&when)).transpose();
+    found.map_err(|error| Failure::of(ErrorClass::Env, error))
 }
 
 /// Reads booleans `[T, D]` over the panel, or `[T]` for all days.
