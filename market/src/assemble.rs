@@ -271,7 +271,8 @@ impl<'a> Assembler<'a> {
             let seen = &mut seen[ticker * shape.days + day];
             if let Some(first) = seen.checked_sub(1) {
                 return Err(PanelLoadError::DuplicateRow {
-                    columns: Box::new(self.header.key_names()),
+                    calendar,
+                    columns: self.header.key_names(),
                     ticker: tickers[ticker].clone(),
                     date: label(row.time),
                     first: (self.place)(self.keys[first].place),
@@ -383,6 +384,15 @@ impl PanelData {
         let tickers = self.values.chunks_exact(columns * self.meta.len());
         let traded = tickers.zip(&self.meta.is_macro).filter(|(_, is_macro)| !**is_macro);
         traded.flat_map(move |(rows, _)| rows.chunks_exact(columns))
+    }
+
+    pub(crate) fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    /// Returns for each ticker the words of its listed bits.
+    pub(crate) fn marks(&self) -> impl Iterator<Item = &[u64]> {
+        self.listed.chunks_exact(self.listed.len() / self.meta.tickers.len())
     }
 
     fn parts(&self) -> [&[u8]; 3] {

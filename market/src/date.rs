@@ -4,6 +4,8 @@ use std::fmt::{self, Display};
 
 use crate::zone::offset_seconds;
 
+pub(crate) const DAY_MICROS: i64 = 86_400_000_000;
+
 /// A calendar day (proleptic Gregorian, years 1 to 9999) as the number `YYYYMMDD`.
 ///
 /// Numbers sort like their days, and like the texts that [`Display`] makes.

@@ -107,7 +107,11 @@ impl FileHeader {
         {
             return Err(PanelLoadError::TwoTimes { columns: Box::new([other, instants]) });
         }
-        let label = if seen.contains_key("timestamp") { "timestamp" } else { "date" };
+        // A column that is called as instants are, and no other, makes bars once it is renamed.
+        let instants = names.iter().find(|name| names_instants(name));
+        let is_bars =
+            seen.contains_key("timestamp") || !seen.contains_key("date") && instants.is_some();
+        let label = if is_bars { "timestamp" } else { "date" };
         let missing: Vec<String> = [label, "tic"]
             .into_iter()
             .chain(PriceColumn::ALL.iter().map(|column| column.name()))
@@ -123,18 +127,24 @@ impl FileHeader {
                 || PriceColumn::ALL.iter().any(|column| column.name() == name)
         };
         let others = || names.iter().filter(|name| !required(name)).map(String::as_str);
-        let closest = missing.iter().map(|name| closest_name(name, others()).map(str::to_owned));
+        let closest = missing.iter().map(|name| match (name.as_str(), instants) {
+            ("timestamp", Some(instants)) => Some(instants.clone()),
+            _ => closest_name(name, others()).map(str::to_owned),
+        });
         let closest = closest.collect();
-        Err(PanelLoadError::MissingColumns { missing, closest, found: names })
+        let any_case = options.any_case;
+        Err(PanelLoadError::MissingColumns { missing, closest, found: names, any_case })
     }
 
-    /// Returns the file's names of the columns of days or instants, and of tickers.
-    pub(crate) fn key_names(&self) -> [String; 2] {
-        let name = |uses: &[ColumnUse]| {
-            let at = self.uses.iter().position(|what| uses.contains(what));
-            at.map_or_else(String::new, |at| self.names[at].clone())
+    /// Returns the file's names of the columns of days or instants, of times of day, and of
+    /// tickers, as far as the table has them.
+    pub(crate) fn key_names(&self) -> Vec<String> {
+        use ColumnUse::{Clock, Date, Ticker, Timestamp};
+        let name = |what: ColumnUse| {
+            let at = self.uses.iter().position(|other| *other == what);
+            at.map(|at| self.names[at].clone())
         };
-        [name(&[ColumnUse::Date, ColumnUse::Timestamp]), name(&[ColumnUse::Ticker])]
+        [Date, Timestamp, Clock, Ticker].into_iter().filter_map(name).collect()
     }
 
     /// Returns whether the rows are labelled with days or with instants.
@@ -153,6 +163,11 @@ impl FileHeader {
 /// Other names of the columns of dates and tickers, in lower case.
 const SPELLINGS: [(&str, &[&str]); 4] =
     [("date", &[]), ("time", &[]), ("timestamp", &["datetime"]), ("tic", &["ticker", "symbol"])];
+
+/// Returns whether a column is called `timestamp` or `datetime`, in any case.
+fn names_instants(name: &str) -> bool {
+    ["timestamp", "datetime"].iter().any(|known| name.eq_ignore_ascii_case(known))
+}
 
 /// Returns the panel's name of each column: after renames, and with known names in other cases if
 /// the options say so.

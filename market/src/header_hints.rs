@@ -1,5 +1,7 @@
 //! Hints for files in other layouts: probable origin and how to load them.
 
+use crate::derived_column::DerivedColumn;
+
 /// Names that pandas gives to an index without a name: empty or `Unnamed: 0` in CSV,
 /// `__index_level_0__` in Parquet.
 const NAMELESS: [&str; 3] = ["", "Unnamed: 0", "__index_level_0__"];
@@ -33,6 +35,27 @@ pub(crate) fn nameless_index(missing: &[String], found: &[String]) -> String {
         ),
         None => String::new(),
     }
+}
+
+/// Returns how options of loading make up for missing columns; otherwise nothing.
+pub(crate) fn missing_options(missing: &[String]) -> String {
+    let lacks = |name: &str| missing.iter().any(|other| other == name);
+    let mut hints = String::new();
+    if lacks("timestamp") {
+        hints += "; call the column \"date\" instead if it holds days";
+    }
+    if lacks("tic") {
+        hints += "; for a table of one ticker set `ticker` to its name";
+    }
+    let derivable = DerivedColumn::ALL.map(|derived| derived.column().name());
+    let derivable: Vec<String> =
+        derivable.iter().filter(|name| lacks(name)).map(|name| format!("{name:?}")).collect();
+    if !derivable.is_empty() && !lacks("close") {
+        hints += "; for closes alone set `derive` to [";
+        hints += &derivable.join(", ");
+        hints += "]";
+    }
+    hints
 }
 
 /// Returns a hint for text in a column of numbers: a time of day, a decimal comma, or how to leave

@@ -51,12 +51,14 @@ mod chunk;
 mod csv_load;
 mod date;
 mod derive;
+mod derived_column;
 mod describe;
 mod error;
 mod gather;
 mod header;
 mod header_hints;
 mod load_error;
+mod load_warning;
 mod meta;
 mod moment;
 mod options;
@@ -74,16 +76,16 @@ mod zone;
 
 pub use assemble::PanelData;
 pub use calendar::Calendar;
+pub use derived_column::{DerivedColumn, ParseDerivedColumnError};
 pub use describe::{Coverage, PanelSummary};
 pub use error::{LookupError, PanelError, WindowError};
 pub use gather::ExactRows;
 pub use load_error::{
     ColumnRole, FileFormat, FilePart, NumberProblem, PanelLoadError, RowPlace, TimeProblem,
 };
+pub use load_warning::LoadWarning;
 pub use moment::{EpochUnit, ParseEpochUnitError};
-pub use options::{
-    DerivedColumn, NanPolicy, PanelOptions, ParseDerivedColumnError, ParseNanPolicyError,
-};
+pub use options::{NanPolicy, PanelOptions, ParseNanPolicyError};
 pub use panel::{Panel, PanelRow, PanelRows};
 #[cfg(feature = "parquet")]
 pub use parquet_write::{PanelFileWriter, PanelWriteError, TickerDays};

@@ -6,7 +6,10 @@ use std::fmt::{self, Display};
 use backcast_core::plumbing::ShownNumber;
 use thiserror::Error;
 
-use crate::header_hints::{date_hint, nameless_index, number_hint};
+use crate::{
+    calendar::Calendar,
+    header_hints::{date_hint, missing_options, nameless_index, number_hint},
+};
 
 /// Place of a row in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -299,11 +302,13 @@ pub enum PanelLoadError {
     /// The file lacks columns that every panel has.
     #[error(
         "the header lacks {}; it has {}; rename columns when loading (columns: theirs to ours) or \
-         add them (names are case-sensitive){}{}",
+         add them{}{}{}{}",
         quoted(missing),
         quoted(found),
+        if *any_case { "" } else { " (names are case-sensitive)" },
         did_you_mean(missing, closest),
-        nameless_index(missing, found)
+        nameless_index(missing, found),
+        missing_options(missing)
     )]
     MissingColumns {
         /// Names that are required and absent.
@@ -313,6 +318,8 @@ pub enum PanelLoadError {
         closest: Vec<Option<String>>,
         /// The file's columns.
         found: Vec<String>,
+        /// Whether names in other cases would do, by the options.
+        any_case: bool,
     },
     /// Two columns share a name.
     #[error(
@@ -383,8 +390,8 @@ pub enum PanelLoadError {
     /// Timestamps in an unknown time zone.
     #[error(
         "column {column:?} is in the time zone {zone:?}, which this machine's time zone database \
-         does not know; correct the name, install the database, or drop the zone of days (the \
-         local day stays)"
+         does not know; give \"UTC\", an offset such as \"-05:00\", or a name such as \
+         \"America/New_York\"; or install the database"
     )]
     UnknownZone { column: String, zone: String },
     /// A record with more or fewer cells than the header.
@@ -526,15 +533,22 @@ pub enum PanelLoadError {
     BadTicker { place: RowPlace, column: String, text: String },
     /// Two rows of one ticker on one day, or at one instant.
     #[error(
-        "{first} and {second}, columns {:?} and {:?}: both hold {ticker:?} on {date}; keep one of \
-         them: a panel has one row per ticker and day, and drops times of day unless the column \
-         is called \"timestamp\", which makes a panel of bars",
-        columns[0],
-        columns[1]
+        "{first} and {second}, column(s) {}: both hold {ticker:?} on {date}; keep one of them: {}",
+        quoted(columns.as_slice()),
+        match calendar {
+            Calendar::Days => {
+                "a panel of days has one row per ticker and day, and drops times of day; for a \
+                 panel of bars call the column \"timestamp\", or add a column \"time\""
+            }
+            Calendar::Bars => "a panel of bars has one row per ticker and instant",
+        }
     )]
     DuplicateRow {
-        /// Names of the columns of days or instants, and of tickers.
-        columns: Box<[String; 2]>,
+        /// Labels of the rows.
+        calendar: Calendar,
+        /// Names of the columns of days or instants, of times of day, and of tickers, as far as the
+        /// table has them.
+        columns: Vec<String>,
         ticker: String,
         /// The day or the instant.
         date: String,

@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     blocks::PanelShape,
-    date::is_calendar_date,
+    calendar::Calendar,
+    date::{Date, is_calendar_date},
     moment::Moment,
     symbols::{CASH, PriceColumn},
 };
@@ -75,6 +76,20 @@ impl Meta {
     /// Returns the number of days or bars.
     pub(crate) fn len(&self) -> usize {
         self.dates.len().max(self.times.len())
+    }
+
+    /// Returns whether the rows are labelled with days or with instants.
+    pub(crate) fn calendar(&self) -> Calendar {
+        if self.times.is_empty() { Calendar::Days } else { Calendar::Bars }
+    }
+
+    /// Returns the instants of bars, or the midnights of days, in microseconds since 1970 in UTC.
+    pub(crate) fn micros(&self) -> Vec<i64> {
+        let midnight = |day: &String| Date::parse(day).map(|day| Moment::of_day(day).micros());
+        match self.calendar() {
+            Calendar::Days => self.dates.iter().filter_map(midnight).collect(),
+            Calendar::Bars => self.times.clone(),
+        }
     }
 
     pub(crate) fn to_bytes(&self) -> Vec<u8> {

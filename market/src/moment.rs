@@ -8,12 +8,11 @@ use std::{
 use thiserror::Error;
 
 use crate::{
-    date::{Date, clock_nanos},
+    date::{DAY_MICROS, Date, clock_nanos},
     load_error::TimeProblem,
     zone::{LocalTime, Zone, offset_seconds},
 };
 
-pub(crate) const DAY_MICROS: i64 = 86_400_000_000;
 const SECOND_MICROS: i64 = 1_000_000;
 
 /// An instant in UTC, in microseconds since 1970, within the years 1 to 9999. Of a daily panel, the

@@ -13,7 +13,7 @@ use backcast_layout::{Base, Exist, ObjectKind, SealedSegment, prefetch_l2};
 
 use crate::{
     blocks::{PanelShape, is_listed, longest_run},
-    calendar::{Calendar, bars_per_year},
+    calendar::{Calendar, YearOfBars, year_of},
     date::Date,
     error::{LookupError, PanelError},
     meta::Meta,
@@ -41,7 +41,7 @@ struct PanelInner {
     unbroken: Vec<Range<usize>>,
     /// Texts of the instants of bars, written when they are asked for.
     labels: OnceLock<Vec<String>>,
-    bars_per_year: OnceLock<f64>,
+    year: OnceLock<YearOfBars>,
 }
 
 impl std::fmt::Debug for Panel {
@@ -106,17 +106,9 @@ impl Panel {
 
     fn assemble(segment: SealedSegment, shape: PanelShape, meta: Meta) -> Self {
         let (first_days, last_days, unbroken) = (Vec::new(), Vec::new(), Vec::new());
-        let (labels, bars_per_year) = (OnceLock::new(), OnceLock::new());
-        let mut inner = PanelInner {
-            segment,
-            shape,
-            meta,
-            first_days,
-            last_days,
-            unbroken,
-            labels,
-            bars_per_year,
-        };
+        let (labels, year) = (OnceLock::new(), OnceLock::new());
+        let mut inner =
+            PanelInner { segment, shape, meta, first_days, last_days, unbroken, labels, year };
         inner.unbroken =
             (0..shape.tickers).map(|ticker| longest_run(inner.marks(ticker), shape.days)).collect();
         inner.first_days = (0..shape.tickers)
@@ -137,7 +129,7 @@ impl Panel {
     /// Returns whether the rows are labelled with days or with instants.
     #[must_use]
     pub fn calendar(&self) -> Calendar {
-        if self.0.meta.times.is_empty() { Calendar::Days } else { Calendar::Bars }
+        self.0.meta.calendar()
     }
 
     /// Returns the days as `YYYY-MM-DD`, or the instants of bars as `2024-01-02T14:30:00Z`,
@@ -169,24 +161,20 @@ impl Panel {
     /// Returns the instants of bars, or the midnights of days, in microseconds since 1970 in UTC.
     #[must_use]
     pub fn micros(&self) -> Vec<i64> {
-        let midnight = |day: &String| Date::parse(day).map(|day| Moment::of_day(day).micros());
-        match self.calendar() {
-            Calendar::Days => self.0.meta.dates.iter().filter_map(midnight).collect(),
-            Calendar::Bars => self.0.meta.times.clone(),
-        }
+        self.0.meta.micros()
     }
 
     /// Returns the number of days or bars of a year, which annualises ratios: as stated when the
     /// panel was loaded, or by the calendar.
     ///
-    /// A year has 365 days with bars if more than half of the Saturdays and Sundays of the panel
-    /// have some, 252 if more than half of its other days have, and else as many as the panel has
-    /// on average. A day has the median of their bars, in UTC.
+    /// A typical week, from the first bar on, tells: its bars times 252/5 if the market closes for
+    /// more than a day and a half in most weeks, else times 365/7. Bars of weeks, months, quarters
+    /// and years give 52, 12, 4 and 1. Panels of days of less than two weeks have 252, unless a
+    /// week of them has no hole. [`PanelData::warnings`](crate::PanelData::warnings) has a guess.
     #[must_use]
     pub fn bars_per_year(&self) -> f64 {
-        let stated = self.0.meta.bars_per_year;
-        stated
-            .unwrap_or_else(|| *self.0.bars_per_year.get_or_init(|| bars_per_year(&self.micros())))
+        let guessed = || self.0.year.get_or_init(|| year_of(self.calendar(), &self.micros())).bars;
+        self.0.meta.bars_per_year.unwrap_or_else(guessed)
     }
 
     /// Returns the position of the first day or bar at or after a date or an ISO timestamp; the

@@ -76,7 +76,7 @@ def test_an_instant_may_be_given_as(tmp_path: Path, bars: bc.Panel, form: str) -
     times, options = FORMS[form]
     expected = bars.describe()["fingerprint"]
     assert load(times, **options).describe()["fingerprint"] == expected
-    # The same in a CSV, where names are exact.
+    # Loads these rows from a CSV, where names are exact.
     names = [name.replace("Datetime", "timestamp") for name in times]
     lines = [",".join([*names, "close"])]
     lines += [",".join(map(str, line)) for line in zip(*times.values(), CLOSES, strict=True)]
@@ -205,6 +205,39 @@ def test_environments_are_split_by_dates(bars: bc.Panel, panel: bc.Panel) -> Non
     by_number = PortfolioVectorEnv(panel, 1, days=(5, 20))
     one, other = days.reset(seed=1)[0], by_number.reset(seed=1)[0]
     assert one["day"].tolist() == other["day"].tolist()
+
+
+def test_dates_begin_episodes_and_edges_may_be_left_open(bars: bc.Panel) -> None:
+    env = PortfolioVectorEnv(bars, 2, days=("2024-01-03", None))
+    times = ["2024-01-04T06:00Z", "2024-01-03"]
+    for given, first in (
+        ("2024-01-04", [72, 72]),
+        (dt.date(2024, 1, 4), [72, 72]),
+        (np.datetime64("2024-01-04T06"), [78, 78]),
+        (times, [78, 48]),
+        (np.array(["2024-01-04T06", "2024-01-03T00"], "datetime64[h]"), [78, 48]),
+        (np.array([78, 48]), [78, 48]),
+    ):
+        obs, _ = env.reset(seed=0, options={"start_day": given})
+        assert obs["day"].ravel().tolist() == first
+    for wrong in ("2024-01-02", "2030-01-01", "soon", [times[0]], [times[0], 5]):
+        with pytest.raises((EnvError, ArgumentTypeError)):
+            env.reset(seed=0, options={"start_day": wrong})
+    one = PortfolioEnv(bars, days=(None, "2024-01-03"))
+    assert one.reset(options={"start_day": "2024-01-02"})[0]["day"].item() == 24
+    with pytest.raises(EnvError):
+        one.reset(options={"start_day": "2024-01-03"})
+
+
+def test_a_year_that_is_guessed_and_bars_of_two_lengths_are_warned_of() -> None:
+    short = {"timestamp": HOURS[:72]}
+    with pytest.warns(UserWarning, match="bars_per_year"):
+        load(short, zone="UTC")
+    load(short, zone="UTC", bars_per_year=8760)
+    stamps = np.concatenate([HOURS, HOURS[::24]])
+    rows = {"timestamp": stamps, "tic": ["H"] * 240 + ["D"] * 10, "close": np.ones(250)}
+    with pytest.warns(UserWarning, match='"D".*"H"'):
+        bc.Panel.from_frame(rows, derive=DERIVED, zone="UTC")
 
 
 @pytest.mark.parametrize("stated", [None, 1000.0])

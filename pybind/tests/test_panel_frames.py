@@ -145,6 +145,8 @@ def test_every_form_gives_the_panel_of_the_csv(tmp_path: Path, form: str) -> Non
 NUMBERS = st.floats(0.01, 1e6)
 
 
+# Random days do not tell how many a year has.
+@pytest.mark.filterwarnings("ignore:the calendar of:UserWarning")
 @settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.tuples(st.integers(0, 40), st.sampled_from("ABC")), min_size=1, unique=True),

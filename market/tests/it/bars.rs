@@ -9,8 +9,8 @@ use arrow_array::{
 };
 use backcast_core::{Base, Exist};
 use backcast_market::{
-    Calendar, DerivedColumn, EpochUnit, Panel, PanelData, PanelError, PanelLoadError, PanelOptions,
-    RowPlace, TimeProblem,
+    Calendar, DerivedColumn, EpochUnit, LoadWarning, Panel, PanelData, PanelError, PanelLoadError,
+    PanelOptions, RowPlace, TimeProblem,
 };
 use proptest::prelude::*;
 
@@ -257,7 +257,7 @@ fn two_bars_at_one_instant_are_refused_and_two_of_one_day_are_kept() {
         (date.as_str(), first, second),
         ("2024-01-02T09:31:00Z", RowPlace::Line(3), RowPlace::Line(4))
     );
-    // The same rows in a column of days are two of one day.
+    // In a column of days both rows are of one day.
     let days = text.replace("timestamp", "date");
     let Err(PanelError::Load { problem, .. }) = csv(&days, &options()) else { panic!() };
     assert!(matches!(*problem, PanelLoadError::DuplicateRow { .. }), "{problem:?}");
@@ -353,5 +353,94 @@ proptest! {
                 prop_assert_eq!(row[3].to_bits(), close.to_bits());
             }
         }
+    }
+}
+
+/// Returns the warnings of a table of tickers, each with the minutes of its bars.
+fn warnings(tickers: &[(&str, Vec<i64>)], options: &PanelOptions) -> Vec<LoadWarning> {
+    use DerivedColumn::{High, Low, Open, Volume};
+    let mut text = "timestamp,tic,close\n".to_owned();
+    for (ticker, minutes) in tickers {
+        for minute in minutes {
+            writeln!(text, "{},{ticker},100", OPENING + minute * 60).unwrap();
+        }
+    }
+    let options = options.clone().derive([Open, High, Low, Volume]).unit(EpochUnit::Seconds);
+    PanelData::from_reader(text.as_bytes(), &options).unwrap().warnings()
+}
+
+#[test]
+fn bars_of_two_lengths_are_warned_of_with_both_tickers() {
+    let every = |step: i64| (0..20 * 1440).step_by(usize::try_from(step).unwrap()).collect();
+    let year = PanelOptions::default().bars_per_year(252.0);
+    for (long, short) in [(1440, 60), (60, 30), (15, 5), (480, 60)] {
+        let found =
+            warnings(&[("L", every(long)), ("M", every(short)), ("S", every(short))], &year);
+        let [LoadWarning::MixedBars { long: ticker, long_micros, short_micros, .. }] = &found[..]
+        else {
+            panic!("{found:?}")
+        };
+        assert_eq!((ticker.as_str(), *long_micros), ("L", long * 60_000_000));
+        assert_eq!(*short_micros, short * 60_000_000);
+        assert!(found[0].to_string().contains("\"L\""), "{}", found[0]);
+    }
+    // Sessions, bars without trades, a hole, an early end and a few rows are of the same length.
+    let session = (0..20_i64).flat_map(|day| (0..390).map(move |minute| day * 1440 + minute));
+    let thin = |one_in: u64| -> Vec<i64> {
+        let mut state = 1_u64;
+        let mut trades = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33).is_multiple_of(one_in)
+        };
+        (0..20 * 1440).filter(|_| trades()).collect()
+    };
+    let hole = (0..20 * 1440).filter(|minute| !(5000..9000).contains(minute)).collect();
+    let found = warnings(
+        &[
+            ("ALL", every(1)),
+            ("SESSION", session.collect()),
+            ("THIN", thin(2)),
+            ("THINNER", thin(4)),
+            ("RARE", thin(100)),
+            ("HOLE", hole),
+            ("DELISTED", (0..300).collect()),
+            ("FEW", vec![0, 1440, 2880, 4320]),
+        ],
+        &year,
+    );
+    assert_eq!(found, []);
+}
+
+#[test]
+fn a_year_that_the_calendar_does_not_tell_is_warned_of() {
+    let hours = |count: i64| vec![("A", (0..count).map(|hour| hour * 60).collect())];
+    let guess = |count: i64, options: &PanelOptions| warnings(&hours(count), options);
+    let default = PanelOptions::default();
+    let short = guess(72, &default);
+    let [LoadWarning::GuessedYear { bars, guess: year }] = short[..] else { panic!("{short:?}") };
+    assert_eq!((bars, year.to_bits()), (72, 6048.0_f64.to_bits()));
+    assert_eq!(guess(72, &default.clone().bars_per_year(8760.0)), []);
+    assert_eq!(guess(240, &default), []);
+}
+
+#[test]
+fn refused_tables_name_columns_and_options_that_are_there() {
+    let twice = "timestamp,close\n2024-01-02T09:30Z,1\n2024-01-02T09:30Z,2\n";
+    let Err(PanelError::Load { problem, .. }) = csv(twice, &options()) else { panic!() };
+    let PanelLoadError::DuplicateRow { columns, calendar, .. } = &*problem else {
+        panic!("{problem:?}")
+    };
+    assert_eq!((&columns[..], *calendar), (&["timestamp".to_owned()][..], Calendar::Bars));
+    let text = "datetime,close\n2024-01-02 09:30:00,1\n";
+    let lacks = PanelData::from_reader(text.as_bytes(), &PanelOptions::default());
+    let Err(PanelError::Load { problem, .. }) = lacks else { panic!() };
+    let message = problem.to_string();
+    let PanelLoadError::MissingColumns { missing, closest, any_case, .. } = *problem else {
+        panic!("{message}")
+    };
+    assert_eq!((missing[0].as_str(), closest[0].as_deref()), ("timestamp", Some("datetime")));
+    assert!(!any_case);
+    for option in ["`ticker`", "`derive`", "\"date\""] {
+        assert!(message.contains(option), "{message}");
     }
 }

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import csv
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, timedelta
+from datetime import date
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +22,24 @@ OHLCV = ("open", "high", "low", "close", "volume")
 
 
 def days_a_year(dates: Sequence[str]) -> float:
-    """Return the days of a year of a market, by its weekends and weekdays."""
-    there = {date.fromisoformat(day) for day in dates}
-    first, last = min(there), max(there)
-    span = [first + timedelta(day) for day in range((last - first).days + 1)]
-    for year, weekend in ((365.0, True), (252.0, False)):
-        days = [day for day in span if (day.weekday() > 4) == weekend]
-        if 2 * len(there.intersection(days)) > len(days):
-            return year
-    return (len(there) - 1) / (last - first).days * 365.25
+    """Return the days of a year of a market, by its typical week."""
+    days = [date.fromisoformat(day).toordinal() for day in sorted(dates)]
+    steps = [after - day for day, after in pairwise(days)]
+    step = sorted(steps)[len(steps) // 2] if steps else 1
+    span = days[-1] - days[0]
+    weeks = (span + step) // 7
+    if step > 1 and weeks >= 2:
+        part = 365.25 / step
+        close = [year for year in (52, 12, 4, 1) if abs(part / year - 1) < 0.05]
+        return close[0] if close else len(steps) / span * 365.25
+    if weeks == 0 or (weeks < 2 and any(other > 1 for other in steps)):
+        return 252.0
+    counts = Counter((day - days[0]) // 7 for day in days)
+    typical = sorted(counts[week] for week in range(weeks))[weeks // 2]
+    if typical == 0:
+        return len(steps) / span * 365.25
+    closes = 2 * sum(other > 1 for other in steps) >= weeks
+    return typical * (252 / 5 if closes else 365 / 7)
 
 
 class Prices:

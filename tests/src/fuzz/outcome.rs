@@ -50,10 +50,10 @@ pub fn refused(error: &PanelError) -> Result<String, String> {
         | E::HighBelowLow { place, column, .. } => {
             says(&[place.to_string(), format!("column {column:?}")])?;
         }
-        E::DuplicateRow { first, second, columns, .. } => says(&[
-            format!("{first} and {second}"),
-            format!("{:?} and {:?}", columns[0], columns[1]),
-        ])?,
+        E::DuplicateRow { first, second, columns, .. } => {
+            let columns: Vec<String> = columns.iter().map(|column| format!("{column:?}")).collect();
+            says(&[format!("{first} and {second}"), columns.join(", ")])?;
+        }
         E::Ragged { line, column, .. } => {
             says(&[format!("line {line}"), format!("column {column:?}")])?;
         }

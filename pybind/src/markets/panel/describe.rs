@@ -100,9 +100,10 @@ impl Panel {
 
     /// Days or bars of a year, which annualise ratios: as given when loading, or by the calendar.
     ///
-    /// A year has 365 days with bars if more than half of the Saturdays and Sundays of the panel
-    /// have some, 252 if more than half of its other days have, and else as many as the panel has
-    /// on average. A day has the median of their bars, in UTC.
+    /// A typical week, from the first bar on, tells: its bars times 252/5 if the market closes for
+    /// more than a day and a half in most weeks, else times 365/7. Bars of weeks, months, quarters
+    /// and years give 52, 12, 4 and 1. Panels of days of less than two weeks have 252, unless a
+    /// week of them has no hole. Loading warns of a guess.
     #[getter]
     fn bars_per_year(&self) -> Result<f64, Failure> {
         Ok(self.get()?.bars_per_year())

@@ -45,13 +45,16 @@ impl PanelTarget {
         py: Python<'_>,
         load: impl Send + FnOnce() -> Result<PanelData, PanelError>,
     ) -> Result<Panel, Failure> {
-        let (data, inconsistent) = py.detach(move || {
+        let (data, inconsistent, warnings) = py.detach(move || {
             let data = load()?;
-            let inconsistent = data.inconsistent_rows();
-            Ok::<_, PanelError>((data, inconsistent))
+            let (inconsistent, warnings) = (data.inconsistent_rows(), data.warnings());
+            Ok::<_, PanelError>((data, inconsistent, warnings))
         })?;
         // Warns before sharing, because a warning may be an error.
         warn_of_rows(py, inconsistent)?;
+        for warning in warnings {
+            warn(py, &warning.to_string())?;
+        }
         let panel = py.detach(move || match self.name {
             Some(name) => data.share(&name, &self.base, self.exist, self.persistent),
             None => data.try_into_heap(),
@@ -70,10 +73,14 @@ fn warn_of_rows(py: Python<'_>, count: usize) -> PyResult<()> {
          (describe()[\"inconsistent_rows\"]); they are kept as they are: correct them, \
          or declare tickers that are not traded macro"
     );
+    warn(py, &message)
+}
+
+fn warn(py: Python<'_>, message: &str) -> PyResult<()> {
     // Stack level of the first frame outside the package.
     let calls = py.import("backcast._calls")?;
     let level: i32 = calls.call_method0("levels_up")?.extract()?;
-    warn_as(&py.get_type::<PyUserWarning>(), &message, level.max(1))
+    warn_as(&py.get_type::<PyUserWarning>(), message, level.max(1))
 }
 
 /// Reads the `separator` argument.

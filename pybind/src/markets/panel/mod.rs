@@ -214,6 +214,7 @@ impl Panel {
     /// -----
     /// UserWarning
     ///     If an open or a close of a tradable ticker lies outside low and high; the row is kept.
+    ///     If tickers have bars of different lengths, or bars do not tell how many a year has.
     #[staticmethod]
     #[pyo3(signature = (
         path=Argument::Missing, *, r#macro=None, columns=None, nan="refuse".into(), name=None,
@@ -321,6 +322,7 @@ impl Panel {
     /// -----
     /// UserWarning
     ///     If an open or a close of a tradable ticker lies outside low and high; the row is kept.
+    ///     If tickers have bars of different lengths, or bars do not tell how many a year has.
     #[staticmethod]
     #[pyo3(signature = (
         path=Argument::Missing, *, r#macro=None, columns=None, nan="refuse".into(), name=None,
@@ -423,6 +425,7 @@ impl Panel {
     /// -----
     /// UserWarning
     ///     If an open or a close of a tradable ticker lies outside low and high; the row is kept.
+    ///     If tickers have bars of different lengths, or bars do not tell how many a year has.
     ///
     /// Examples
     /// --------
