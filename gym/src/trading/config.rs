@@ -189,7 +189,11 @@ impl TradingEnvConfig {
         // Not 0, which asks for no margin, unless `initial_margin` is 0.
         let least = i32::from(self.initial_margin > 0.0);
         let initial_margin_ppm = ((self.initial_margin * 1e6).round() as i32).max(least);
+        let about = |slot, error: TradingError| {
+            if agents.len() == 1 { error } else { error.of_agent(slot) }
+        };
         for (slot, agent) in agents.iter().enumerate() {
+            agent.slot().account.check().map_err(|error| about(slot, error.into()))?;
             let asked = SlotConfig { initial_margin_ppm, ..agent.slot() };
             match market.slots.get_mut(slot) {
                 Some(given) => *given = asked,
@@ -202,9 +206,7 @@ impl TradingEnvConfig {
         market.book_orders = market.book_orders.max(needed as usize);
         market.check(users)?;
         for (slot, agent) in agents.iter().enumerate() {
-            let lone = agents.len() == 1;
-            self.check_agent(agent, &market)
-                .map_err(|error| if lone { error } else { error.of_agent(slot) })?;
+            self.check_agent(agent, &market).map_err(|error| about(slot, error))?;
         }
         Ok(Arc::new(market))
     }

@@ -85,8 +85,9 @@ impl TradingSetup {
             let mut account = agent.slot().account;
             account.shares = options.shares.unwrap_or(account.shares);
             account.cash = options.cash.unwrap_or(account.cash);
-            account.check(slot)?;
-            let checked = self.config.check_endowment(account.cash, account.shares, &self.market);
+            let checked = account.check().map_err(TradingError::from).and_then(|()| {
+                self.config.check_endowment(account.cash, account.shares, &self.market)
+            });
             checked.map_err(|error| self.about(slot, error))?;
         }
         Ok(())

@@ -216,6 +216,15 @@ def test_an_account_goes_with_an_agent_and_bad_agents_are_refused() -> None:
     assert not same(short, episodes(TradingEnv(agents=[Churner()], **SHORT), (5,)))
     with pytest.raises(bc.errors.EnvError, match=r"agents\[0\]\[1\].*`coin`"):
         TradingEnv(agents=[(Churner(), {"coin": 0})], **SHORT)
+    for at, account, words in (
+        (0, {"cash": -1}, r"agents\[0\].*account.cash.*-1 cash units"),
+        (1, {"shares": 10**8}, r"agents\[1\].*100000000"),
+    ):
+        given: list[Any] = [Churner() for _ in range(at)]
+        with pytest.raises(bc.errors.EnvError, match=words):
+            TradingEnv(agents=[*given, (Churner(), account)], **SHORT)
+        with pytest.raises(bc.errors.SimError, match=words):
+            sim.Market(agents=[*given, (Churner(), account)])
     for bad in (3, [3], [Churner]):
         with pytest.raises(bc.errors.ArgumentTypeError, match=r"\bagents\b"):
             TradingEnv(agents=bad, **SHORT)  # type: ignore[arg-type]

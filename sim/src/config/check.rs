@@ -1,6 +1,6 @@
 //! Checks of a configuration, before anything is built.
 
-use super::{AccountConfig, ConfigError, MarketConfig, Matching};
+use super::{AccountConfig, ConfigError, MarketConfig, Matching, SessionConfig};
 use crate::{
     book::Book,
     ledger::{CASH_PER_TICK, Limits, OPEN_ORDERS},
@@ -11,7 +11,7 @@ pub(crate) const MOST_SYMBOLS: usize = 64;
 /// Maximum number of slots.
 const MOST_SLOTS: usize = 4_096;
 /// Maximum cash of one account, in cash units.
-const MOST_CASH: f64 = 1e16;
+const MOST_CASH: i64 = 10_i64.pow(16);
 const MOST_SHARES: f64 = 1e8;
 
 fn within(field: &'static str, value: f64, low: f64, high: f64) -> Result<(), ConfigError> {
@@ -121,6 +121,10 @@ impl MarketConfig {
         if auction_ticks > 0 && matches!(self.matching, Matching::CallAuction(_)) {
             return Err(ConfigError::AuctionsInCalls { auction_ticks });
         }
+        let (ticks, off) = (s.ticks, SessionConfig::OFF.ticks);
+        if ticks != off && !s.is_on() {
+            return Err(ConfigError::IdleSession { ticks, off });
+        }
         let longest = f64::from((s.ticks - 1) / 2);
         within("session.auction_ticks", f64::from(auction_ticks), 0.0, longest)
     }
@@ -139,7 +143,7 @@ impl MarketConfig {
         let population = &self.population;
         let Limits { long, short, .. } = population.limits;
         check_limits(&population.limits, "population.limits.order")?;
-        within("population.cash", population.cash as f64, 0.0, MOST_CASH)?;
+        check_cash("population.cash", population.cash)?;
         let shares = f64::from(population.shares);
         within("population.shares", shares, -f64::from(short), f64::from(long))?;
         self.check_makers()?;
@@ -223,7 +227,7 @@ impl MarketConfig {
             within("slots.latency_ticks", f64::from(config.latency_ticks), 0.0, 1e6)?;
             let margin = f64::from(config.initial_margin_ppm);
             within("slots.initial_margin_ppm", margin, 0.0, 1e6)?;
-            config.account.check(slot)?;
+            config.account.check().map_err(|error| error.of_account("slots", slot))?;
         }
         Ok(())
     }
@@ -249,19 +253,26 @@ impl MarketConfig {
 }
 
 impl AccountConfig {
-    /// Checks the account of slot or user agent `index`.
+    /// Checks the account.
     ///
     /// # Errors
     /// [`ConfigError`] for limits, cash or shares outside their ranges.
-    pub fn check(&self, index: usize) -> Result<(), ConfigError> {
+    pub fn check(&self) -> Result<(), ConfigError> {
         check_limits(&self.limits, "account.limits.order")?;
-        within("account.cash", self.cash as f64, 0.0, MOST_CASH)?;
+        check_cash("account.cash", self.cash)?;
         let Limits { long, short, .. } = self.limits;
         if (-short..=long).contains(&self.shares) {
             return Ok(());
         }
-        Err(ConfigError::OutsideLimits { index, shares: self.shares, long, short })
+        Err(ConfigError::OutsideLimits { shares: self.shares, long, short })
     }
+}
+
+fn check_cash(field: &'static str, cash: i64) -> Result<(), ConfigError> {
+    if (0..=MOST_CASH).contains(&cash) {
+        return Ok(());
+    }
+    Err(ConfigError::CashOutOfRange { field, cash, limit: MOST_CASH })
 }
 
 fn check_limits(limits: &Limits, order: &'static str) -> Result<(), ConfigError> {

@@ -28,6 +28,18 @@ pub enum ConfigError {
         /// Highest value.
         high: f64,
     },
+    /// Cash of an account is outside its range.
+    #[error(
+        "`{field}` is {cash} cash units, outside 0 to {limit}; choose an amount in between, in \
+         cash units, 100 to a price tick"
+    )]
+    CashOutOfRange { field: &'static str, cash: i64, limit: i64 },
+    /// Days have a length, and nothing that divides them.
+    #[error(
+        "`session.ticks` is {ticks}, but has no effect while `u_shape`, `auction_ticks` and \
+         `overnight_sd` of the session are 0; set one of them above 0, or leave `ticks` at {off}"
+    )]
+    IdleSession { ticks: u32, off: u32 },
     /// A market in which every tick is an auction has auctions of sessions too.
     #[error(
         "`session.auction_ticks` is {auction_ticks}, but in a call auction market every tick is an \
@@ -64,13 +76,27 @@ pub enum ConfigError {
     /// There is no such slot.
     #[error("slot {slot} does not exist; there are {slots}, counted from 0")]
     UnknownSlot { slot: usize, slots: usize },
-    /// A slot or user agent starts with shares outside its own limits.
+    /// An account starts with shares outside its own limits.
     #[error(
-        "slot or user agent {index} starts with {shares} shares, outside its limits of -{short} \
-         to {long}; change \
-         `shares` or the limits"
+        "the account starts with {shares} shares, outside its limits of -{short} to {long}; \
+         change its shares or the limits"
     )]
-    OutsideLimits { index: usize, shares: i32, long: i32, short: i32 },
+    OutsideLimits { shares: i32, long: i32, short: i32 },
+    /// The account of one slot or user agent.
+    #[error("`{list}[{index}]`: {error}")]
+    Account {
+        /// `slots`, or `agents` for user agents.
+        list: &'static str,
+        index: usize,
+        error: Box<ConfigError>,
+    },
+}
+
+impl ConfigError {
+    /// Names the slot or user agent with the account that the error is about.
+    pub(crate) fn of_account(self, list: &'static str, index: usize) -> Self {
+        Self::Account { list, index, error: Box::new(self) }
+    }
 }
 
 /// A number in a message. Very large and very small ones are written with an exponent.

@@ -83,7 +83,7 @@ impl Market {
     ) -> Result<Self, ConfigError> {
         config.check(agents.len())?;
         for (index, (account, _)) in agents.iter().enumerate() {
-            account.check(config.slots.len() + index)?;
+            account.check().map_err(|error| error.of_account("agents", index))?;
         }
         let symbols = usize::from(config.symbols);
         let mut ledger = Ledger::new(config.fees, vec![config.lendable_shares; symbols]);
@@ -139,7 +139,7 @@ impl Market {
         let slots = self.slots.len();
         let entry = self.slots.get_mut(slot).ok_or(ConfigError::UnknownSlot { slot, slots })?;
         let account = AccountConfig { cash, shares, ..entry.config.account };
-        account.check(slot)?;
+        account.check().map_err(|error| error.of_account("slots", slot))?;
         entry.config.account = account;
         Ok(())
     }

@@ -21,6 +21,11 @@ const CASES: &[Case] = &[
     ("recovery within a tick", |c| c.latent.recovery_ticks = 0.5, &["latent.recovery_ticks"]),
     ("negative size", |c| c.population.noise.size = -10.0, &["noise.size", "-10"]),
     (
+        "a length of days without sessions",
+        |c| c.session.ticks = 1_000,
+        &["session.ticks", "1000", "23400", "overnight_sd"],
+    ),
+    (
         "auctions of sessions where every tick is an auction",
         |c| {
             c.matching = Matching::CallAuction(AuctionRule::PricePriority);
@@ -48,7 +53,11 @@ const CASES: &[Case] = &[
     ),
     ("negative fee", |c| c.fees.taker_ppm = -1, &["fees.taker_ppm", "-1"]),
     ("rebate above the fee", |c| c.fees.maker_ppm = -c.fees.taker_ppm - 1, &["fees.maker_ppm"]),
-    ("negative cash", |c| c.slots[0].account.cash = -1, &["account.cash", "-1"]),
+    (
+        "negative cash",
+        |c| c.slots[0].account.cash = -1,
+        &["slots[0]", "account.cash", "-1", "10000000000000000"],
+    ),
     ("order limit of zero", |c| c.slots[0].account.limits.order = 0, &["limits.order", "0"]),
     ("start above the limit", |c| c.slots[0].account.shares = 5_000, &["slot", "5000", "1000"]),
     (

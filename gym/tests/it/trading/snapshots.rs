@@ -127,7 +127,7 @@ fn a_reset_chooses_the_endowment_of_an_episode_from_a_snapshot() {
     let beyond = TradingResetOptions { shares: Some(1_001), ..Default::default() };
     let mut observation = vec![0.0; env.observation_size()];
     let refused = env.reset_into(None, beyond, &mut observation).unwrap_err();
-    let limits = ConfigError::OutsideLimits { index: 0, shares: 1_001, long: 1_000, short: 1_000 };
+    let limits = ConfigError::OutsideLimits { shares: 1_001, long: 1_000, short: 1_000 };
     assert_eq!(refused, TradingError::Market(limits));
 }
 

@@ -229,7 +229,8 @@ class Session(Settings):
     """Trading days: their pattern, their auctions, and the nights between them.
 
     A day is a session of ``ticks`` ticks, at whose end all open orders are cancelled. The market
-    never closes while the other settings are 0, which is the default.
+    never closes while the other settings are 0, which is the default; another ``ticks`` than the
+    default is refused then.
 
     Parameters
     ----------

@@ -63,7 +63,8 @@ fn take_turn(agent: &Bound<'_, PyAny>, market: &mut CoreFloor<'_>) -> Result<u64
         return Ok(1);
     }
     let Ok(ticks) = answer.extract::<Argument<i128>>();
-    let wanted = "the ticks until its next turn, a whole number from 1 up, or None for 1";
+    let wanted = "the ticks until its next turn, a whole number from 0 up, or None; 0 and None \
+                  count as 1";
     whole(ticks, "what act() returned", wanted, ErrorClass::Sim)
 }
 

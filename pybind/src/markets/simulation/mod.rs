@@ -50,9 +50,9 @@ const TICKS_AT_ONCE: u64 = 256;
 ///     Seed of every random draw.
 /// agents : sequence, optional
 ///     Agents of your own: objects with ``act(floor)`` and, optionally, ``reset()``. ``act`` gets a
-///     :class:`Floor` and returns the ticks until its next turn (None for 1). A pair ``(agent,
-///     account)`` gives the agent another account than the default, a dict such as ``{"cash":
-///     10**9, "shares": 5}``.
+///     :class:`Floor` and returns the ticks until its next turn (0 and None count as 1). A pair
+///     ``(agent, account)`` gives the agent another account than the default, a dict such as
+///     ``{"cash": 10**9, "shares": 5}``. Its cash is in cash units.
 ///
 /// Raises
 /// ------
@@ -445,6 +445,9 @@ pub(crate) fn agents_of(
         {
             agent = pair.get_item(0)?;
             account.read_from(&pair.get_item(1)?, &format!("{what}[{at}][1]"))?;
+            account
+                .check()
+                .map_err(|error| Failure::new(ErrorClass::Sim, format!("{what}[{at}]: {error}")))?;
         }
         let is_class = agent.is_instance_of::<PyType>();
         if is_class || !agent.getattr_opt("act")?.is_some_and(|act| act.is_callable()) {

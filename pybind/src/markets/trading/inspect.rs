@@ -79,8 +79,11 @@ impl TradingBatch {
     fn action_masks<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Failure> {
         let each = self.choices.count();
         if each == 0 {
-            let message = "continuous actions have no choices to mask; make the environment with \
-                           actions=\"discrete\", \"discrete_limit\" or \"discrete_target\"";
+            let message = format!(
+                "{} have no choices to mask; make the environment with actions=\"discrete\", \
+                 \"discrete_limit\" or \"discrete_target\"",
+                if self.choices.commands > 0 { "limit orders" } else { "continuous actions" }
+            );
             return Err(Failure::new(ErrorClass::Env, message));
         }
         let mut mask = vec![false; self.num_envs.unwrap_or(1) * each];

@@ -98,7 +98,7 @@ pub(super) fn agent_of(
 /// Converts an amount of currency units to cash units.
 fn cash_units(what: &str, amount: f64, market: &MarketConfig) -> Result<i64, Failure> {
     let units = amount / market.tick_size * CASH_PER_TICK as f64;
-    if units.abs() <= MOST_CASH {
+    if (0.0..=MOST_CASH).contains(&units) {
         return Ok(units.round() as i64);
     }
     let most = MOST_CASH * market.tick_size / CASH_PER_TICK as f64;
