@@ -1,6 +1,6 @@
 //! Commands of an agent that places limit orders at prices of its choice and cancels them by id.
 
-use backcast_sim::{Market, OpenOrder, OrderReject, Side, SlotRequest};
+use backcast_sim::{IN_FLIGHT, Market, OpenOrder, OrderReject, Side, SlotReport, SlotRequest};
 
 /// Numbers of one command: what to do, price, shares, id.
 pub(super) const COMMAND_NUMBERS: usize = 4;
@@ -50,7 +50,7 @@ impl OrderCommand {
     }
 
     /// Reads a command of checked numbers.
-    fn of(numbers: &[f64]) -> Self {
+    pub(super) fn of(numbers: &[f64]) -> Self {
         let (price, shares) = (numbers[1] as i32, numbers[2] as i32);
         match numbers[0] as u8 {
             1 => Self::Buy { price, shares },
@@ -61,26 +61,25 @@ impl OrderCommand {
         }
     }
 
-    /// Sends the request of a command with checked numbers from `slot`. Returns the id of the order
-    /// that it places, and an error for an order without a price or without shares.
+    /// Sends the request of the command from `slot`. Returns its number, and an error for an order
+    /// without a price or without shares.
     ///
     /// An order is not clipped. The market accepts or refuses it as a whole on arrival, after the
     /// cancels that were sent before it.
     pub(super) fn send(
-        numbers: &[f64],
+        self,
         market: &mut Market,
         slot: usize,
         symbol: u16,
     ) -> Result<Option<u64>, OrderReject> {
-        let request = match Self::of(numbers) {
+        let request = match self {
             Self::Nothing => return Ok(None),
             Self::Buy { price, shares } => SlotRequest::limit(Side::Buy, price, shares),
             Self::Sell { price, shares } => SlotRequest::limit(Side::Sell, price, shares),
             Self::Cancel(id) => SlotRequest::CancelNumber(id),
             Self::CancelAll => SlotRequest::CancelAll,
         };
-        let number = market.send(slot, symbol, request)?;
-        Ok(matches!(request, SlotRequest::Submit { .. }).then_some(number))
+        market.send(slot, symbol, request).map(Some)
     }
 }
 
@@ -101,27 +100,83 @@ pub struct StepOrders {
     /// Id of the order that each command of the last step placed, symbol by symbol; `None` for
     /// other commands, and for orders that were not sent.
     pub ids: Vec<Option<u64>>,
+    /// Ids of the orders that were refused on arrival in the last step, and of those whose cancel
+    /// was refused, each in the row of its command. `None` in other rows. After a latency of a step
+    /// or more, the rows are those of an earlier step.
+    pub refused: Vec<Option<u64>>,
     /// Orders that are open after the step, in the sequence of their ids.
     pub open: Vec<OpenOrder>,
+    /// Commands on their way, each at its number modulo [`IN_FLIGHT`]. Their numbers are
+    /// consecutive, so that no two share a place.
+    on_their_way: Vec<SentCommand>,
+}
+
+/// A command that was sent.
+#[derive(Clone, Copy, Debug, Default)]
+struct SentCommand {
+    /// Number of its request.
+    number: u64,
+    row: usize,
+    /// Id of the order that it places or cancels; `None` if it cancels all.
+    id: Option<u64>,
 }
 
 impl Clone for StepOrders {
     fn clone(&self) -> Self {
         let mut open = Vec::with_capacity(self.open.capacity());
         open.clone_from(&self.open);
-        Self { ids: self.ids.clone(), open }
+        let (ids, refused) = (self.ids.clone(), self.refused.clone());
+        Self { ids, refused, open, on_their_way: self.on_their_way.clone() }
     }
 }
 
 impl StepOrders {
     /// Allocates memory for `commands` commands and `open` open orders.
     pub(super) fn new(commands: usize, open: usize) -> Self {
-        Self { ids: vec![None; commands], open: Vec::with_capacity(open) }
+        Self {
+            ids: vec![None; commands],
+            refused: vec![None; commands],
+            open: Vec::with_capacity(open),
+            on_their_way: vec![SentCommand::default(); IN_FLIGHT],
+        }
     }
 
     pub(super) fn clear(&mut self) {
         self.ids.fill(None);
+        self.refused.fill(None);
         self.open.clear();
+        self.on_their_way.fill(SentCommand::default());
+    }
+
+    /// Begins a step.
+    pub(super) fn begin(&mut self) {
+        self.ids.fill(None);
+        self.refused.fill(None);
+    }
+
+    /// Notes the request `number` that the command in `row` sent.
+    pub(super) fn note(&mut self, row: usize, command: OrderCommand, number: u64) {
+        let id = match command {
+            OrderCommand::Buy { .. } | OrderCommand::Sell { .. } => {
+                self.ids[row] = Some(number);
+                Some(number)
+            }
+            OrderCommand::Cancel(id) => Some(id),
+            OrderCommand::Nothing | OrderCommand::CancelAll => None,
+        };
+        self.on_their_way[number as usize % IN_FLIGHT] = SentCommand { number, row, id };
+    }
+
+    /// Notes the refused ones of the requests that arrived.
+    pub(super) fn arrived(&mut self, reports: &[SlotReport]) {
+        for report in reports.iter().filter(|report| report.result.is_err()) {
+            let place = report.number as usize % IN_FLIGHT;
+            if let Some(sent) = self.on_their_way.get(place)
+                && sent.number == report.number
+            {
+                self.refused[sent.row] = sent.id;
+            }
+        }
     }
 
     /// Reads the orders that are open now.

@@ -148,13 +148,17 @@ impl AgentSeat {
     fn command(&mut self, market: &mut Market) {
         let commands = self.agent.config().commands as usize;
         let numbers = self.action.chunks_exact(COMMAND_NUMBERS);
-        for (at, (id, numbers)) in self.orders.ids.iter_mut().zip(numbers).enumerate() {
-            let symbol = (at / commands) as u16;
-            let sent = OrderCommand::send(numbers, market, self.agent.slot(), symbol);
-            // The checks of the configuration rule out refusals but of orders without a price or
-            // without shares.
-            self.masked += u32::from(sent.is_err());
-            *id = sent.unwrap_or_default();
+        self.orders.begin();
+        for (row, numbers) in numbers.enumerate() {
+            let symbol = (row / commands) as u16;
+            let command = OrderCommand::of(numbers);
+            match command.send(market, self.agent.slot(), symbol) {
+                Ok(Some(number)) => self.orders.note(row, command, number),
+                Ok(None) => {}
+                // The checks of the configuration rule out refusals but of orders without a price
+                // or without shares.
+                Err(_) => self.masked += 1,
+            }
         }
     }
 
@@ -164,6 +168,9 @@ impl AgentSeat {
         for fill in market.fills(self.agent.slot()).unwrap_or_default() {
             self.traded += i64::from(fill.price) * i64::from(fill.quantity);
             self.fills.push(*fill);
+        }
+        if self.agent.config().actions == ActionScheme::LimitOrders {
+            self.orders.arrived(market.reports(self.agent.slot()).unwrap_or_default());
         }
     }
 

@@ -65,6 +65,56 @@ def test_an_order_has_an_id_rests_and_is_cancelled_by_it() -> None:
     assert all(fill.price == round(fill.price, 2) for fill in info["fill_records"])
 
 
+def test_fills_say_which_of_two_orders_at_one_price_traded() -> None:
+    seller = {"initial_cash": 10.0**7, "short_limit": 20_000, "order_limit": 20_000}
+    agents = {"a": {}, "b": seller}
+    market = SharedMarket(
+        {name: {"actions": "limit_orders", **own} for name, own in agents.items()},
+        {"warmup_ticks": 40, "max_ticks": 12},
+    )
+    market.reset(seed=1)
+    bids = rows((BUY, 9_930, 5), (BUY, 9_930, 6))
+    infos = market.step({"a": bids, "b": rows()})[4]
+    first, second, *_ = infos["a"]["order_ids"].tolist()
+    market.step({"a": rows((CANCEL, 0, 0, first)), "b": rows()})
+    infos = market.step({"a": rows(), "b": rows((SELL, 9_930, 20_000))})[4]
+    fills = infos["a"]["fill_records"]
+    assert {fill.order for fill in fills} == {second}
+    assert sum(fill.shares for fill in fills) == 6
+    assert all(fill.maker and fill.price == 99.3 for fill in fills)
+    sold = {fill.order for fill in infos["b"]["fill_records"]}
+    assert sold == {infos["b"]["order_ids"][0]}
+
+
+@pytest.mark.parametrize("latency", [0, 2, 5])
+def test_a_refused_command_is_named_in_its_row_on_its_arrival(latency: int) -> None:
+    env = TradingEnv(initial_cash=1_050, frame_skip=2, latency_ticks=latency, **SHORT)
+    env.reset(seed=1)
+    far = 2**40
+    first = env.step(rows((CANCEL, 0, 0, far), (BUY, 9_930, 6), (0,), (BUY, 9_930, 6)))[4]
+    _, bid, _, refused = first["order_ids"].tolist()
+    infos = [first]
+    infos.extend(env.step(rows((CANCEL, 0, 0, bid), (CANCEL_ALL,)))[4] for _ in range(1))
+    infos.extend(env.step(rows())[4] for _ in range(4))
+    named = [info["refused_ids"].tolist() for info in infos]
+    nothing = [-1] * 4
+    arrival = latency // 2
+    assert named == [
+        *[nothing] * arrival,
+        [far, -1, -1, refused],
+        *[nothing] * (5 - arrival),
+    ]
+    assert [info["refused"] for info in infos] == [2 * (at == arrival) for at in range(6)]
+    assert infos[-1]["order_ids"].tolist() == nothing
+
+
+def test_action_masks_are_refused_in_the_words_of_limit_orders() -> None:
+    env = TradingEnv(**SHORT)
+    env.reset(seed=1)
+    with pytest.raises(bc.errors.EnvError, match=r"\blimit orders\b.*\bactions\b"):
+        env.action_masks()
+
+
 def test_open_orders_carry_over_cash_and_equity() -> None:
     env = TradingEnv(initial_cash=1_050, **SHORT)
     env.reset(seed=1)
@@ -97,7 +147,7 @@ def test_each_lane_is_a_single_environment_bit_for_bit(symbols: int) -> None:
         for at, env in enumerate(singles):
             *_, truncated, info = env.step(actions[at])
             shown = infos["final_info"] if truncated else infos
-            for name in ("order_ids", "open_orders", "masked", "refused", "equity"):
+            for name in ("order_ids", "refused_ids", "open_orders", "masked", "refused", "equity"):
                 assert np.array_equal(shown[name][at], info[name]), name
                 assert shown[f"_{name}"][at]
             assert info["open_orders"].shape == (*axis, 8, 4)
@@ -121,7 +171,7 @@ def test_it_is_what_gymnasium_makes_of_single_ones(mode: AutoresetMode) -> None:
         *here, infos = native.step(actions)
         *there, gathered = theirs.step(actions)
         assert same(here, there)
-        for name in ("order_ids", "_order_ids", "open_orders", "_open_orders"):
+        for name in ("order_ids", "_order_ids", "refused_ids", "_refused_ids", "open_orders"):
             assert same(infos[name], gathered[name]), name
             if "final_info" in gathered:
                 assert same(infos["final_info"][name], gathered["final_info"][name]), name

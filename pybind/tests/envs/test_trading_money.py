@@ -16,7 +16,7 @@ from backcast._native import SharedMarket
 from backcast.envs import Fill, RewardInput, TradingEnv, TradingVectorEnv
 from budgets import budget
 from envs_worlds import same
-from market_model.accounting import Accounting, Prices
+from market_model.accounting import Accounting, OrderLog, Prices
 
 N, TICKS, CENT = 20, 8, 0.005
 # Each takes part in a twelfth of the episodes. Prices are near 100.
@@ -73,13 +73,15 @@ class World:
     def run(self, episodes: int) -> None:
         """Play episodes, and compare every number of every step."""
         infos = self.envs.reset(seed=int(self.draw.integers(2**32)))[1]
+        self.logs = [OrderLog() for _ in range(N)]
         self.accounts = [self.begun(env, infos) for env in range(N)]
         ended = np.zeros(N, bool)
         played = 0
         self.infos = infos
         self.envs.action_space.seed(int(self.draw.integers(2**32)))
         while played < episodes:
-            _, rewards, terminated, truncated, infos = self.envs.step(self.actions())
+            self.sent = self.actions()
+            _, rewards, terminated, truncated, infos = self.envs.step(self.sent)
             self.infos = infos
             for env in range(N):
                 if ended[env]:
@@ -121,6 +123,25 @@ class World:
             assert account.shares[symbol] + buys <= 1_000
             assert account.shares[symbol] - sells >= -1_000
             self.seen["open orders"] += len(open_here)
+        commands, ids, refused = (
+            rows.reshape(self.symbols, 4, -1).tolist()
+            for rows in (self.sent[env], infos["order_ids"][env], infos["refused_ids"][env])
+        )
+        log = self.logs[env]
+        at_one_price = Counter((symbol, price) for symbol, _, price in log.orders.values())
+        rows = [(symbol, row) for symbol in range(self.symbols) for row in range(4)]
+        for symbol, row in rows:
+            log.send(symbol, commands[symbol][row], *ids[symbol][row])
+        for symbol, row in rows:
+            log.refuse(commands[symbol][row], *ids[symbol][row], *refused[symbol][row])
+        for fill in infos["fill_records"][env]:
+            symbol, _, price = log.orders[fill.order]
+            self.seen["fills beside an order at the same price"] += at_one_price[symbol, price] > 1
+            log.fill(fill)
+        log.compare([(at, row) for at, rows in enumerate(orders.tolist()) for row in rows])
+        named = infos["refused_ids"][env] >= 0
+        assert named.sum() == infos["refused"][env]
+        self.seen["refused cancels"] += int((named & (infos["order_ids"][env] < 0)).sum())
         flat = [row for row in orders.reshape(-1, 4).tolist() if row[0] >= 0]
         reserved = account.reserved([(shares, price) for _, shares, price, _ in flat])
         # Only the cost of borrowing takes cash that open buys have reserved.
@@ -142,6 +163,7 @@ class World:
         account = Accounting(self.fees, self.chosen["mark"], self.maintenance, cash, held, prices)
         assert abs(infos["equity"][env] - account.start) < CENT
         assert infos["fill_records"][env] == ()
+        self.logs[env] = OrderLog()
         return account
 
     def compare(
@@ -224,6 +246,8 @@ def test_random_episodes_equal_a_plain_accounting_to_the_cent() -> None:
         "open orders",
         "reserved cash",
         "refused orders",
+        "refused cancels",
+        "fills beside an order at the same price",
     ):
         assert seen[what] > 0, (what, seen)
 

@@ -121,6 +121,47 @@ class Accounting:
         return math.log(max(after, least)) - math.log(max(before, least))
 
 
+@dataclass(slots=True)
+class OrderLog:
+    """Shares left of each order by its id, from commands, fills and refusals alone."""
+
+    orders: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+
+    def send(self, symbol: int, command: Sequence[int], order: int) -> None:
+        """Enter a command with the id in its row: symbol, signed shares left, and limit."""
+        kind, price, shares, _ = command
+        assert (order >= 0) == (kind in (1, 2)), (command, order)
+        if order >= 0:
+            assert order not in self.orders
+            self.orders[order] = symbol, shares if kind == 1 else -shares, price
+
+    def refuse(self, command: Sequence[int], order: int, refused: int) -> None:
+        """Enter what a row says about a refusal of its command."""
+        kind, _, _, named = command
+        if refused < 0:
+            return
+        assert refused == (order if order >= 0 else named), (command, order, refused)
+        assert kind in (1, 2, 3), command
+        if order >= 0:
+            del self.orders[order]
+
+    def fill(self, fill: Fill) -> None:
+        """Enter a fill, which has to fit its order."""
+        symbol, left, limit = self.orders[fill.order]
+        sign = 1 if left > 0 else -1
+        assert symbol == fill.symbol
+        assert 0 < fill.shares * sign <= left * sign, (fill, left)
+        assert (round(fill.price / TICK_SIZE) - limit) * sign <= 0, (fill, limit)
+        self.orders[fill.order] = symbol, left - fill.shares, limit
+
+    def compare(self, rows: Iterable[tuple[int, Sequence[int]]]) -> None:
+        """Compare with the open orders of each symbol, and forget those that have left."""
+        known = self.orders
+        self.orders = {order: known[order] for _, (order, *_) in rows if order >= 0}
+        for symbol, (order, shares, price, _) in rows:
+            assert order < 0 or known[order] == (symbol, shares, price), (order, known[order])
+
+
 def doubled(levels: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return levels with twice their prices."""
     return [(2 * price, shares) for price, shares in levels]

@@ -61,6 +61,9 @@ pub enum OrderReject {
     /// The price is not positive.
     #[error("a price of {price} ticks; the lowest is 1")]
     NoPrice { price: i32 },
+    /// A cancel of an order that is not open: it never was, or has left the market.
+    #[error("the order to cancel is not open; it may have traded, or was refused or cancelled")]
+    NotOpen,
 }
 
 /// Result of a failed check of the ledger, which is a defect of the simulator.

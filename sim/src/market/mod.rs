@@ -337,28 +337,27 @@ impl Market {
                 }
                 self.slots[account].pending.pop_front();
                 let Pending { number, symbol, request, .. } = pending;
+                self.slots[account].arriving = number;
                 let owner = account as u16;
                 let venue = &mut self.venues[usize::from(symbol)];
                 let mut pit = venue.pit(symbol, self.now, &mut self.ledger, &mut self.slots);
                 let nothing = Ok(Placed { filled: 0, resting: None });
+                let cancelled = |found| if found { nothing } else { Err(OrderReject::NotOpen) };
                 let result = match request {
                     SlotRequest::Submit { side, kind, price, quantity } => {
                         pit.submit(owner, side, kind, price, quantity)
                     }
-                    SlotRequest::Cancel(order) if order.symbol == symbol => {
-                        pit.cancel_id(owner, order);
-                        nothing
+                    SlotRequest::Cancel(order) => {
+                        cancelled(order.symbol == symbol && pit.cancel_id(owner, order))
                     }
-                    SlotRequest::Cancel(_) => nothing,
                     SlotRequest::CancelNumber(sent) => {
-                        if let Some(order) = self.slots[account].orders.find(sent) {
+                        let order = self.slots[account].orders.find(sent);
+                        cancelled(order.is_some_and(|order| {
                             let venue = &mut self.venues[usize::from(order.symbol)];
                             let (ledger, slots) = (&mut self.ledger, &mut self.slots);
-                            venue
-                                .pit(order.symbol, self.now, ledger, slots)
-                                .cancel_id(owner, order);
-                        }
-                        nothing
+                            let mut pit = venue.pit(order.symbol, self.now, ledger, slots);
+                            pit.cancel_id(owner, order)
+                        }))
                     }
                     SlotRequest::CancelAll => {
                         pit.cancel_all(owner);

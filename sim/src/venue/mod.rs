@@ -124,7 +124,7 @@ impl Venue {
         let cleared = auction.clear(self.tape.last_price);
         if let Some(cleared) = cleared {
             let side = if cleared.imbalance < 0 { Side::Sell } else { Side::Buy };
-            for (_, order, filled) in auction.results().filter(|(.., filled)| *filled > 0) {
+            for (place, order, filled) in auction.results().filter(|(.., filled)| *filled > 0) {
                 if let Some(slot) = slots.get_mut(usize::from(order.owner)) {
                     let fee = ledger.fee_for(cleared.price, filled, true);
                     let position = ledger.position(order.owner, symbol);
@@ -135,6 +135,7 @@ impl Venue {
                         price: cleared.price,
                         quantity: filled,
                         fee,
+                        order: slot.orders.number_in_auction(symbol, place).unwrap_or_default(),
                         maker: true,
                     };
                     slot.filled(fill, position);

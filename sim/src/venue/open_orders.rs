@@ -61,6 +61,22 @@ impl NumberedOrders {
         Some(self.0[at].1)
     }
 
+    /// Returns the number of the open order that a book numbers `id`.
+    pub(super) fn number_in_book(&self, symbol: u16, id: u32) -> Option<u64> {
+        self.number_of(|order| !order.waits && (order.symbol, order.id) == (symbol, id))
+    }
+
+    /// Returns the number of the order that waits in place `slot` of an auction.
+    pub(super) fn number_in_auction(&self, symbol: u16, slot: u16) -> Option<u64> {
+        self.number_of(|order| order.waits && (order.symbol, order.slot) == (symbol, slot))
+    }
+
+    /// Returns the largest number of an order that `is_it`: earlier ones have left the market.
+    fn number_of(&self, is_it: impl Fn(&OrderId) -> bool) -> Option<u64> {
+        let found = self.0.iter().rev().find(|(_, order)| is_it(order));
+        found.map(|(number, _)| *number)
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, OrderId)> {
         self.0.iter().copied()
     }

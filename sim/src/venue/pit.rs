@@ -60,7 +60,7 @@ struct Settlement<'a> {
 impl BookEvents for Settlement<'_> {
     #[inline]
     fn traded(&mut self, fill: BookFill) {
-        let BookFill { price, quantity, maker, taker, taker_side, .. } = fill;
+        let BookFill { price, quantity, maker, maker_id, taker, taker_side, .. } = fill;
         let trade = Trade { price, quantity, maker, taker, taker_side };
         for (account, side, as_maker) in
             [(maker, taker_side.opposite(), true), (taker, taker_side, false)]
@@ -69,6 +69,9 @@ impl BookEvents for Settlement<'_> {
             if let Some(slot) = self.slots.get_mut(usize::from(account)) {
                 let fee = self.ledger.fee_for(price, quantity, as_maker);
                 let position = self.ledger.position(account, self.symbol);
+                // A resting order has its number from `Market::deliver`, on its arrival.
+                let rested =
+                    if as_maker { slot.orders.number_in_book(self.symbol, maker_id) } else { None };
                 let fill = SlotFill {
                     tick: self.now,
                     symbol: self.symbol,
@@ -76,6 +79,7 @@ impl BookEvents for Settlement<'_> {
                     price,
                     quantity,
                     fee,
+                    order: rested.unwrap_or(slot.arriving),
                     maker: as_maker,
                 };
                 slot.filled(fill, position);

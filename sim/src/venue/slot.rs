@@ -74,7 +74,7 @@ pub struct SlotReport {
     pub number: u64,
     /// Symbol.
     pub symbol: u16,
-    /// Result. A cancel reports no shares, whether or not it found an order.
+    /// Result. A cancel reports no shares; one that names an order which is not open is refused.
     pub result: Result<Placed, OrderReject>,
 }
 
@@ -94,6 +94,8 @@ pub struct SlotFill {
     pub quantity: i32,
     /// Fee in cash units; negative is a rebate.
     pub fee: i64,
+    /// Number that [`Market::send`](crate::Market::send) returned for the slot's order.
+    pub order: u64,
     /// True if the slot's order was resting, and for all fills of a call auction.
     pub maker: bool,
 }
@@ -135,6 +137,8 @@ pub(crate) struct Slot {
     pub(crate) totals: SlotTotals,
     pub(crate) last_fill: Option<SlotFill>,
     pub(crate) sent: u64,
+    /// Number of the request that arrives now, or arrived last.
+    pub(crate) arriving: u64,
 }
 
 impl Clone for Slot {
@@ -145,8 +149,18 @@ impl Clone for Slot {
     }
 
     fn clone_from(&mut self, source: &Self) {
-        let Self { config, pending, fills, reports, orders, bases, totals, last_fill, sent } =
-            source;
+        let Self {
+            config,
+            pending,
+            fills,
+            reports,
+            orders,
+            bases,
+            totals,
+            last_fill,
+            sent,
+            arriving,
+        } = source;
         self.config = *config;
         self.pending.clone_from(pending);
         self.fills.clone_from(fills);
@@ -156,6 +170,7 @@ impl Clone for Slot {
         self.totals = *totals;
         self.last_fill = *last_fill;
         self.sent = *sent;
+        self.arriving = *arriving;
     }
 }
 
@@ -171,6 +186,7 @@ impl Slot {
             totals: SlotTotals::default(),
             last_fill: None,
             sent: 0,
+            arriving: 0,
         }
     }
 
@@ -192,6 +208,7 @@ impl Slot {
         self.totals = SlotTotals::default();
         self.last_fill = None;
         self.sent = 0;
+        self.arriving = 0;
     }
 
     /// Records a fill. `position` is the position before it.

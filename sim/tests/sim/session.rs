@@ -80,9 +80,9 @@ fn an_outside_order_waits_for_the_auction_can_be_cancelled_and_is_dropped_at_the
     let mut market = Market::new(&with_days(DAY), 5).unwrap();
     let mut auction_of = |shares: [i32; 3], cancelled: &[OrderId]| {
         let before = market.position(0, 0).unwrap();
-        for quantity in shares {
-            market.send(0, 0, SlotRequest::limit(Side::Buy, 10_600, quantity)).unwrap();
-        }
+        let numbers = shares.map(|quantity| {
+            market.send(0, 0, SlotRequest::limit(Side::Buy, 10_600, quantity)).unwrap()
+        });
         market.tick();
         let placed = market.reports(0).unwrap();
         let resting: Vec<_> =
@@ -95,6 +95,12 @@ fn an_outside_order_waits_for_the_auction_can_be_cancelled_and_is_dropped_at_the
         assert_eq!(market.position(0, 0).unwrap(), before, "nothing trades before the call");
         market.tick();
         let bought = market.position(0, 0).unwrap() - before;
+        let filled = market.fills(0).unwrap();
+        assert_eq!(filled.iter().map(|fill| fill.quantity).sum::<i32>(), bought);
+        for fill in filled {
+            let order = numbers.iter().position(|number| *number == fill.order).unwrap();
+            assert_eq!(fill.quantity, shares[order]);
+        }
         market.run(480);
         (bought, resting)
     };

@@ -148,6 +148,11 @@ fn one_order_can_be_cancelled_by_its_name_and_only_by_its_owner() {
     market.send(0, 0, SlotRequest::Cancel(orders[0])).unwrap();
     market.tick();
     assert_eq!(market.ledger().open_shares(0, 0), (6, 0));
+    // The second cancel finds nothing.
+    let results: Vec<_> =
+        market.reports(0).unwrap().iter().map(|report| report.result.is_ok()).collect();
+    assert_eq!(results, [true, false]);
+    assert_eq!(market.totals(0).unwrap().refused, 1);
     market.check().unwrap();
 }
 
@@ -286,6 +291,29 @@ fn open_orders_are_listed_and_cancelled_by_the_numbers_of_their_requests() {
     assert!(listed(&market, 0).is_empty());
     let unknown = market.open_orders(2).err();
     assert_eq!(unknown, Some(OrderReject::Unknown { what: "slot", index: 2, count: 2 }));
+}
+
+#[test]
+fn fills_carry_the_numbers_of_orders_at_one_price() {
+    let mut market = two_asks(10_000_000, FREE);
+    let numbered = |market: &Market, slot: usize| -> Vec<(u64, i32, bool)> {
+        let fills = market.fills(slot).unwrap().iter();
+        fills.map(|fill| (fill.order, fill.quantity, fill.maker)).collect()
+    };
+    let bids = [4, 5, 6]
+        .map(|shares| market.send(1, 0, SlotRequest::limit(Side::Buy, 10_000, shares)).unwrap());
+    market.tick();
+    market.send(1, 0, SlotRequest::CancelNumber(bids[1])).unwrap();
+    market.tick();
+    let sale = market.send(0, 0, SlotRequest::limit(Side::Sell, 10_000, 12)).unwrap();
+    market.tick();
+    assert_eq!(numbered(&market, 0), [(sale, 4, false), (sale, 6, false)]);
+    assert_eq!(numbered(&market, 1), [(bids[0], 4, true), (bids[2], 6, true)]);
+    // The rest of the sale keeps its number.
+    let taken = market.send(1, 0, SlotRequest::limit(Side::Buy, 10_000, 3)).unwrap();
+    market.tick();
+    assert_eq!(numbered(&market, 0), [(sale, 2, true)]);
+    assert_eq!(numbered(&market, 1), [(taken, 2, false)]);
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use backcast_core::AutoresetMode;
 use backcast_gym::{
-    ActionScheme, ExternalAgentConfig, MultiAgentTradingEnv, OrderCommand, ResetSeed, TradingEnv,
-    TradingEnvConfig, TradingError, TradingResetOptions, TradingVectorEnv,
+    ActionScheme, ExternalAgentConfig, MultiAgentTradingEnv, OrderCommand, ResetSeed, StepOrders,
+    TradingEnv, TradingEnvConfig, TradingError, TradingResetOptions, TradingVectorEnv,
 };
 use backcast_sim::{AuctionRule, Matching, SessionConfig, Side};
 
@@ -74,6 +74,7 @@ fn orders_rest_at_their_prices_until_they_are_cancelled_by_id() {
     // A cancel has a number too, so that ids are not consecutive.
     assert_eq!(env.step(&[OrderCommand::Cancel(0), buy(low, 1)])[1], Some(5));
     assert_eq!(env.open().len(), 3, "an order that has left is not cancelled again");
+    assert_eq!((env.0.info().refused, &env.0.orders().refused[..2]), (1, &[Some(0), None][..]));
     env.step(&[OrderCommand::CancelAll]);
     assert_eq!((env.open(), env.0.market().ledger().open_count(0, 0)), (vec![], 0));
     // An order beyond the touch trades at once.
@@ -280,7 +281,10 @@ fn vectors_have_the_orders_of_single_environments_and_keep_the_last_ones() {
             let ended = single.step_into(&commands(at as u8), &mut row).unwrap().ends();
             let shown = if ended { envs.final_orders(at) } else { envs.orders(at) };
             let lone = single.orders();
-            assert_eq!((&shown.ids, &shown.open), (&lone.ids, &lone.open), "step {step}");
+            let parts = |orders: &StepOrders| {
+                (orders.ids.clone(), orders.refused.clone(), orders.open.clone())
+            };
+            assert_eq!(parts(shown), parts(lone), "step {step}");
             assert!(step < 3 || !lone.open.is_empty());
             if ended {
                 single.reset(None).unwrap();

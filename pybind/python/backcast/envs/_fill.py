@@ -24,6 +24,9 @@ class Fill:
         Fee in currency units; negative is a rebate.
     maker : bool
         True if the order was resting, and for all fills of a call auction.
+    order : int, default -1
+        Id of the order. With ``actions="limit_orders"`` that of ``info["order_ids"]``; with other
+        actions a number that tells the orders of an episode apart.
     """
 
     tick: int
@@ -32,3 +35,4 @@ class Fill:
     price: float
     fee: float
     maker: bool
+    order: int = -1

@@ -219,9 +219,11 @@ class TradingVectorEnv(TradingFace, VectorEnv[Any, Any, Any]):
     orders, ``margin_call``, ``episode_seed``, with discrete actions ``action_mask``, with warm
     snapshots ``snapshot``. ``fill_records`` are the fills themselves, a tuple of :class:`Fill`.
     With limit orders, ``order_ids`` int64 ``[N, C]`` are the ids of the orders that the commands of
-    the step sent, -1 for other commands. ``open_orders`` int64 ``[N, 8, 4]`` are the orders that
-    are open after it, oldest first: id, shares (negative to sell), price in price ticks, tick of
-    arrival; unused rows have the id -1. Both have an axis for several symbols.
+    the step sent, -1 for other commands. ``refused_ids`` int64 ``[N, C]`` are the ids of the orders
+    that were refused on arrival in the step, or whose cancel was, in the rows of their commands, -1
+    in other rows. ``open_orders`` int64 ``[N, 8, 4]`` are the orders that are open after it, oldest
+    first: id, shares (negative to sell), price in price ticks, tick of arrival; unused rows have
+    the id -1. All three have an axis for several symbols.
     ``pnl``, ``fees``, ``borrowing`` and fills are those of the step. ``realized_pnl`` is the profit
     of closed positions since the start of the episode, without fees and borrowing. ``mid_price``
     and ``position`` are those of the first symbol; amounts of money are sums over all symbols. In

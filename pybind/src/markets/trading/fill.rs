@@ -5,8 +5,9 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyAny, PyTuple};
 
-/// Tick, symbol, signed shares, price and fee in currency units, and whether the order was resting.
-type FillRow = (u64, u16, i32, f64, f64, bool);
+/// Tick, symbol, signed shares, price and fee in currency units, whether the order was resting, and
+/// its number.
+type FillRow = (u64, u16, i32, f64, f64, bool, u64);
 
 /// Fills of one step of one agent, in sequence.
 #[derive(Clone, Debug, Default)]
@@ -18,7 +19,7 @@ impl Fills {
         let row = |fill: &SlotFill| {
             let sign = if fill.side == Side::Buy { 1 } else { -1 };
             let (price, fee) = (market.price(fill.price), fill.fee as f64 * unit);
-            (fill.tick, fill.symbol, sign * fill.quantity, price, fee, fill.maker)
+            (fill.tick, fill.symbol, sign * fill.quantity, price, fee, fill.maker, fill.order)
         };
         Self(fills.iter().map(row).collect())
     }

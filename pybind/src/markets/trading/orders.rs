@@ -14,15 +14,19 @@ const COLUMNS: usize = 4;
 /// Id in a row without an order.
 const NO_ORDER: i64 = -1;
 
-/// Ids of the orders of a step, and the orders that are open after it, symbol by symbol.
+/// Ids of the orders of a step and of refused commands, and the orders that are open after it,
+/// symbol by symbol.
 pub(super) struct OrderTables {
     ids: Vec<i64>,
+    refused: Vec<i64>,
     open: Vec<i64>,
 }
 
 impl OrderTables {
     pub(super) fn of(orders: &StepOrders, choices: Choices) -> Self {
-        let id = |id: &Option<u64>| id.map_or(NO_ORDER, |id| id as i64);
+        let ids = |ids: &[Option<u64>]| {
+            ids.iter().map(|id| id.map_or(NO_ORDER, |id| id as i64)).collect()
+        };
         let mut open = [NO_ORDER, 0, 0, 0].repeat(choices.symbols * OPEN_ORDERS);
         let mut filled = vec![0; choices.symbols];
         for order in &orders.open {
@@ -37,7 +41,7 @@ impl OrderTables {
                 order.tick as i64,
             ]);
         }
-        Self { ids: orders.ids.iter().map(id).collect(), open }
+        Self { ids: ids(&orders.ids), refused: ids(&orders.refused), open }
     }
 }
 
@@ -63,8 +67,10 @@ pub(super) fn put_orders<'a>(
     type Column = fn(&OrderTables) -> &Vec<i64>;
     let py = infos.py();
     let of: Vec<_> = of.collect();
-    let tables: [(&str, Column, Vec<usize>); 2] = [
-        ("order_ids", |tables| &tables.ids, choices.with_symbols(&[choices.commands])),
+    let commands = choices.with_symbols(&[choices.commands]);
+    let tables: [(&str, Column, Vec<usize>); 3] = [
+        ("order_ids", |tables| &tables.ids, commands.clone()),
+        ("refused_ids", |tables| &tables.refused, commands),
         ("open_orders", |tables| &tables.open, choices.with_symbols(&[OPEN_ORDERS, COLUMNS])),
     ];
     for (name, column, shape) in tables {
