@@ -143,14 +143,14 @@ class Market:
         if limit < 1 or self.ledger.refuses(order, lambda: self.worst(order, kind)):
             account.totals["refused"] += 1
             return
+        rests = kind != "marketable"
+        crosses = kind == "post_only" and self.book.meets(side, limit)
+        if (crosses and not self.waits()) or (rests and not self.book.holds(limit)):
+            account.totals["refused"] += 1
+            return
         if self.waits():
             account.opened(account.places.index(None), order)
             self.auction.orders.append(order)
-            return
-        rests = kind != "marketable"
-        crosses = kind == "post_only" and self.book.meets(side, limit)
-        if crosses or (rests and not self.book.holds(limit)):
-            account.totals["refused"] += 1
             return
         place = account.places.index(None)
         trades, cancelled = self.book.match(order)

@@ -44,6 +44,15 @@ def test_days_with_auctions_and_nights_equal_their_model_every_tick(
     Pair(config, 11, ACCOUNTS, 40).run(budget(600))
 
 
+def test_auctions_in_a_narrow_window_of_prices_equal_their_model_every_tick() -> None:
+    config = sim.MarketConfig.preset("normal")
+    config.book_levels = 64
+    config.session = sim.Session(ticks=60, auction_ticks=20)
+    config.slots[0].account.limits = sim.Limits(long=400, short=400, order=100)
+    # A price outside is drawn within the first 100 ticks.
+    Pair(config, 12, ACCOUNTS, 40).run(max(budget(400), 100))
+
+
 def without(*kinds: str) -> sim.MarketConfig:
     """Return the preset normal without some archetypes."""
     config = sim.MarketConfig.preset("normal")

@@ -136,6 +136,11 @@ impl Book {
         (self.base, self.base + (self.levels.len() as i32 - 1))
     }
 
+    /// Returns whether the window holds `price`.
+    pub(crate) fn holds(&self, price: i32) -> bool {
+        self.level_of(price).is_some()
+    }
+
     /// Returns the shares at `price` on `side`; 0 outside the window.
     #[must_use]
     pub fn quantity_at(&self, side: Side, price: i32) -> i32 {

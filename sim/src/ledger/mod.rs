@@ -471,9 +471,11 @@ impl Ledger {
     /// sell, without a branch, since sides are random.
     #[inline]
     fn reserve(&self, side: Side, price: i32, quantity: i32) -> i64 {
-        let notional = i64::from(price) * i64::from(quantity) * CASH_PER_TICK;
-        let needed = notional + self.fees.of(notional, true).max(0);
-        needed * i64::from(side == Side::Buy)
+        // The notional of a buy fits, since `admit` compared it with the cash. That of a sell may
+        // not.
+        let bought = i64::from(quantity) * i64::from(side == Side::Buy);
+        let notional = i64::from(price) * bought * CASH_PER_TICK;
+        notional + self.fees.of(notional, true).max(0)
     }
 
     /// Verifies that cash, shares and shortable shares add up. `O(accounts * symbols)`.

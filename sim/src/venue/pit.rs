@@ -182,8 +182,12 @@ impl Pit<'_> {
         Ok(Placed { filled, resting: Some(id) })
     }
 
-    /// Adds an order to the call auction.
+    /// Adds an order to the call auction. The window of the book bounds the prices of an auction
+    /// too.
     fn enter(&mut self, new: NewOrder) -> Result<Placed, OrderReject> {
+        if new.kind != OrderKind::Marketable && !self.book.holds(new.price) {
+            return Err(explain(BookReject::OutOfWindow, self.book, new.price));
+        }
         let number = self.auction.as_mut().and_then(|auction| auction.push(new));
         let slot = number.ok_or(OrderReject::BookFull)?;
         let NewOrder { owner, side, price, quantity, place, now, .. } = new;

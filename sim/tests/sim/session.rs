@@ -1,8 +1,8 @@
 //! Trading days: their pattern, auctions and nights, and values with a common part.
 
 use backcast_sim::{
-    CASH_PER_TICK, DAY_TICKS, Limits, Market, MarketConfig, OrderId, Preset, SessionConfig, Side,
-    SlotRequest,
+    AuctionRule, CASH_PER_TICK, DAY_TICKS, Limits, Market, MarketConfig, Matching, OrderId,
+    OrderKind, OrderReject, Preset, SessionConfig, Side, SlotRequest,
 };
 
 use super::money::quiet;
@@ -256,4 +256,52 @@ fn in_an_auction_positions_are_liquidated_at_the_mid_price_and_a_restart_withdra
     market.run(DAY.ticks.into());
     assert_eq!((market.position(0, 0), market.totals(0).unwrap().fills), (Ok(-7), 0));
     market.check().unwrap();
+}
+
+#[test]
+fn an_auction_refuses_prices_outside_the_window_of_the_book() {
+    let mut called = Preset::Normal.config();
+    called.matching = Matching::CallAuction(AuctionRule::PricePriority);
+    for config in [with_days(DAY), called] {
+        let mut market = Market::new(&config, 5).unwrap();
+        let (low, high) = market.book(0).window();
+        for kind in [OrderKind::Limit, OrderKind::PostOnly] {
+            // No cash pays for a buy at the highest price.
+            for (side, inside, last) in [(Side::Buy, low, high + 2), (Side::Sell, high, i32::MAX)] {
+                let outside = [low - 1, high + 1, last];
+                for price in [inside].into_iter().chain(outside) {
+                    let request = SlotRequest::Submit { side, kind, price, quantity: 1 };
+                    market.send(0, 0, request).unwrap();
+                }
+                market.tick();
+                let reports = market.reports(0).unwrap();
+                let found: Vec<_> = reports.iter().map(|report| report.result).collect();
+                assert!(found[0].is_ok(), "{side:?} {kind:?} {:?}", found[0]);
+                let refused = |price| Err(OrderReject::OutOfWindow { price, low, high });
+                assert_eq!(found[1..], outside.map(refused), "{side:?} {kind:?}");
+            }
+        }
+        market.check().unwrap();
+    }
+}
+
+#[test]
+fn the_largest_orders_of_an_auction_leave_prices_and_cash_as_they_are() {
+    let mut config = quiet(1, 2, with_days(DAY).fees);
+    config.session = DAY;
+    config.lendable_shares = 100_000_000;
+    let most = Limits { long: 100_000_000, short: 100_000_000, order: 100_000_000 };
+    config.slots.iter_mut().for_each(|slot| slot.account.limits = most);
+    config.slots[0].initial_margin_ppm = 0;
+    let mut market = Market::new(&config, 5).unwrap();
+    for kind in [OrderKind::Marketable, OrderKind::Limit] {
+        let (side, price, quantity) = (Side::Sell, i32::MAX, most.order / 2);
+        market.send(0, 0, SlotRequest::Submit { side, kind, price, quantity }).unwrap();
+    }
+    market.send(1, 0, SlotRequest::limit(Side::Buy, 10_000, 1)).unwrap();
+    market.run(u64::from(DAY.auction_ticks) + 1);
+    market.check().unwrap();
+    assert!((market.mid(0) - 10_000.0).abs() < f64::EPSILON, "{}", market.mid(0));
+    assert_eq!(market.cash(0), Ok(1_000_000_000));
+    assert_eq!(market.position(0, 0), Ok(0));
 }
