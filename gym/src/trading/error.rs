@@ -71,11 +71,21 @@ pub enum TradingError {
     },
     /// More requests in flight than a slot holds.
     #[error(
-        "with a latency of {latency_ticks} ticks, {requests} requests could be on their way at \
-         once, but \
-         a slot holds {limit}; lower `latency_ticks` or raise `frame_skip`"
+        "with {} and a latency of {latency_ticks} ticks, {requests} requests could be on their way \
+         at once, {each} for each action, but a slot holds {limit}; {}",
+        counted(*symbols),
+        fewer_requests(*each > *limit, *commands)
     )]
-    TooManyInFlight { requests: u64, limit: u64, latency_ticks: u32 },
+    TooManyInFlight {
+        requests: u64,
+        limit: u64,
+        latency_ticks: u32,
+        symbols: u16,
+        /// Requests of one action, over all symbols.
+        each: u64,
+        /// Whether `commands` sets the requests of an action.
+        commands: bool,
+    },
     /// A number outside the range of the action scheme.
     #[error(
         "the {what} of environment {env} is {}, but must be {} from {low} to {high} for \
@@ -140,6 +150,21 @@ fn with_snapshots(snapshots: u32) -> String {
     match snapshots {
         0 => String::new(),
         many => format!(", and so does each of the {many} `warm_snapshots`"),
+    }
+}
+
+fn counted(symbols: u16) -> String {
+    format!("{symbols} symbol{}", if symbols == 1 { "" } else { "s" })
+}
+
+/// Returns what lowers the number of requests in flight. `too_many`: whether one action alone has
+/// too many.
+const fn fewer_requests(too_many: bool, commands: bool) -> &'static str {
+    match (too_many, commands) {
+        (true, true) => "lower `commands`, or give the market fewer symbols",
+        (true, false) => "give the market fewer symbols",
+        (false, true) => "lower `commands` or `latency_ticks`, or raise `frame_skip`",
+        (false, false) => "lower `latency_ticks` or raise `frame_skip`",
     }
 }
 

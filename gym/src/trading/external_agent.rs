@@ -83,12 +83,16 @@ impl ExternalAgentConfig {
             return Err(TradingError::BadOption { option, value, rule: "1 to 16" });
         }
         let decisions = u64::from(self.latency_ticks / frame_skip.max(1)) + 1;
-        let requests = decisions * self.requests() * u64::from(symbols);
+        let each = self.requests() * u64::from(symbols);
+        let requests = decisions * each;
         if requests > IN_FLIGHT as u64 {
             return Err(TradingError::TooManyInFlight {
                 requests,
                 limit: IN_FLIGHT as u64,
                 latency_ticks: self.latency_ticks,
+                symbols,
+                each,
+                commands: self.actions == ActionScheme::LimitOrders,
             });
         }
         Ok(())

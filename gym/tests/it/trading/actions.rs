@@ -350,6 +350,27 @@ fn bad_settings_give_one_typed_error_each_before_anything_runs() {
         let found = refusal(change).to_string();
         assert!(values.iter().all(|value| found.contains(value)), "{case}: {found}");
     }
+    // Latency is no remedy where one action alone has too many requests.
+    for (actions, latency_ticks, commands, latency) in [
+        (ActionScheme::LimitOrders, 0, true, false),
+        (ActionScheme::LimitOrders, 4, true, false),
+        (ActionScheme::Quotes, 0, false, false),
+        (ActionScheme::Discrete, 2, false, true),
+    ] {
+        let mut config = TradingEnvConfig::default();
+        config.simulation.market.symbols = 30;
+        config.agent.latency_ticks = latency_ticks;
+        (config.agent.actions, config.agent.commands) = (actions, 16);
+        let error = TradingEnv::new(config).unwrap_err();
+        let TradingError::TooManyInFlight { requests, each, symbols: 30, .. } = error else {
+            panic!("{error}");
+        };
+        assert_eq!(requests, each * u64::from(latency_ticks + 1));
+        let found = error.to_string();
+        assert!(found.contains("30"), "{found}");
+        let remedies = ["lower `commands`", "lower `latency_ticks`"].map(|one| found.contains(one));
+        assert_eq!(remedies, [commands, latency], "{found}");
+    }
     let unknown = backcast_gym::SimulationConfig::preset("quiet").unwrap_err();
     assert!(matches!(unknown, ConfigError::UnknownPreset { .. }), "{unknown}");
     assert!(backcast_gym::SimulationConfig::preset("teaching").is_ok());
