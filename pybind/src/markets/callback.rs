@@ -1,6 +1,7 @@
 //! Objects of Python that Rust calls back, with a state of their own: agents of a market, rewards
 //! of an environment.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,7 +15,31 @@ use crate::markets::calling_handle::within_call;
 #[derive(Clone, Default)]
 pub(crate) struct FirstException(Arc<Mutex<Option<PyErr>>>);
 
+thread_local! {
+    /// Place for exceptions of the owner that this thread copies, and that of its copy.
+    static COPYING: RefCell<Option<(FirstException, FirstException)>> =
+        const { RefCell::new(None) };
+}
+
 impl FirstException {
+    /// Runs `copy`, which clones the owner of this place on this thread. Returns its result and the
+    /// place to which the cloned objects report.
+    pub(crate) fn separated<R>(&self, copy: impl FnOnce() -> R) -> (R, Self) {
+        let own = Self::default();
+        let outer = COPYING.replace(Some((self.clone(), own.clone())));
+        let copied = copy();
+        COPYING.set(outer);
+        (copied, own)
+    }
+
+    /// Returns the place to which the clone of an object that reports here reports.
+    fn of_clone(&self) -> Self {
+        COPYING.with_borrow(|copying| match copying {
+            Some((owner, copy)) if Arc::ptr_eq(&owner.0, &self.0) => copy.clone(),
+            _ => self.clone(),
+        })
+    }
+
     fn lock(&self) -> MutexGuard<'_, Option<PyErr>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -42,7 +67,8 @@ impl FirstException {
 }
 
 /// A Python object that Rust calls back. A clone calls a deep copy of the object. If the copy
-/// fails, the clone keeps the exception and shares the object.
+/// fails, the clone keeps the exception and shares the object. `clone_from` replaces the object
+/// alone: exceptions still go to the same place.
 pub(crate) struct CallbackObject {
     object: Py<PyAny>,
     raised: FirstException,
@@ -103,9 +129,14 @@ impl fmt::Debug for CallbackObject {
 
 impl Clone for CallbackObject {
     fn clone(&self) -> Self {
-        let copied = self.call(deep_copy);
-        let shared = || Python::attach(|py| self.object.clone_ref(py));
-        Self { object: copied.unwrap_or_else(shared), raised: self.raised.clone() }
+        let object = Python::attach(|py| self.object.clone_ref(py));
+        let mut copy = Self { object, raised: self.raised.of_clone() };
+        copy.restore(&self.object);
+        copy
+    }
+
+    fn clone_from(&mut self, source: &Self) {
+        self.restore(&source.object);
     }
 }
 

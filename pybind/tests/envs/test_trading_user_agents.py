@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import threading
 from typing import Any
 
 import backcast as bc
@@ -14,6 +15,7 @@ from backcast._native import SharedMarket
 from backcast.envs import TradingEnv, TradingVectorEnv
 from envs_worlds import MODES, WORDS, same
 from gymnasium.vector import AutoresetMode
+from waits import WATCHDOG_S, join
 
 SHORT: dict[str, Any] = {"warmup_ticks": 40, "frame_skip": 2, "max_ticks": 20, "preset": "calm"}
 SNAPSHOTS = pytest.mark.parametrize("warm_snapshots", [0, 2])
@@ -235,3 +237,114 @@ def test_an_account_goes_with_an_agent_and_bad_agents_are_refused() -> None:
     with pytest.raises(bc.errors.EnvError, match=r"\bagents\b"):
         TradingEnv(market=nothing, **settings)
     episodes(TradingEnv(market=nothing, agents=[Churner()], **settings), (5,))
+
+
+class Meeting:
+    """Raises in its turn in one thread, once a step in another thread has ended."""
+
+    armed = False
+    raised = threading.Event()
+    may_end = threading.Event()
+
+    def act(self, floor: sim.Floor) -> int:
+        if Meeting.armed and threading.current_thread().name == "breaking":
+            Meeting.raised.set()
+            raise BoomError(floor.now)
+        return 1
+
+
+class Lasting:
+    """Reward that keeps the step of the breaking thread from its end."""
+
+    def __call__(self, step: Any) -> float:  # noqa: ANN401
+        if Meeting.armed and threading.current_thread().name == "breaking":
+            assert Meeting.may_end.wait(WATCHDOG_S)
+        return 0.0
+
+
+def alone(**settings: Any) -> Any:  # noqa: ANN401
+    return TradingEnv(agents=[Meeting()], reward=Lasting, **settings)
+
+
+def shared(**settings: Any) -> Any:  # noqa: ANN401
+    return SharedMarket({"a": {}}, {"background": [Meeting()], "reward": Lasting, **settings})
+
+
+@SNAPSHOTS
+@pytest.mark.parametrize("reset_copy", [False, True])
+@pytest.mark.parametrize("make", [alone, shared])
+def test_an_environment_and_its_copy_raise_their_own_exceptions(
+    make: Any,  # noqa: ANN401
+    *,
+    reset_copy: bool,
+    warm_snapshots: int,
+) -> None:
+    action: Any = 1 if make is alone else {"a": 1}
+    env = make(warm_snapshots=warm_snapshots, **SHORT)
+    env.reset(seed=1)
+    twin = copy.deepcopy(env)
+    if reset_copy:
+        twin.reset(seed=2)
+    for breaking, other in ((env, twin), (twin, env)):
+        found: list[str] = []
+
+        def step(breaking: Any = breaking, found: list[str] = found) -> None:  # noqa: ANN401
+            try:
+                breaking.step(action)
+            except BoomError:
+                found.append("raised")
+
+        Meeting.raised.clear()
+        Meeting.may_end.clear()
+        Meeting.armed = True
+        thread = threading.Thread(target=step, name="breaking", daemon=True)
+        try:
+            thread.start()
+            assert Meeting.raised.wait(WATCHDOG_S)
+            other.step(action)
+        finally:
+            Meeting.may_end.set()
+            join(thread)
+            Meeting.armed = False
+        assert found == ["raised"]
+        with pytest.raises(bc.errors.EnvError, match=r"\breset\b"):
+            breaking.step(action)
+        other.step(action)
+        breaking.reset(seed=3)
+        breaking.step(action)
+
+
+def test_a_market_and_its_copy_raise_their_own_exceptions() -> None:
+    market = sim.Market("calm", agents=[Breaking(20)])
+    market.step(20)
+    twin = copy.deepcopy(market)
+    for each in (twin, market):
+        with pytest.raises(BoomError):
+            each.step(5)
+
+
+class Noting(Churner):
+    """Notes its turns in a list that it may share."""
+
+    seen: int = 0
+
+    def __init__(self, noted: list[int], number: int) -> None:
+        super().__init__()
+        self.noted, self.number = noted, number
+
+    def act(self, floor: sim.Floor) -> int:
+        self.noted.append(self.number)
+        Noting.seen = max(Noting.seen, len(set(self.noted)))
+        return super().act(floor)
+
+
+def test_agents_share_objects_in_a_market_and_not_in_an_environment() -> None:
+    noted: list[int] = []
+    market = sim.Market("calm", agents=[Noting(noted, 1), Noting(noted, 2)])
+    market.step(10)
+    assert Noting.seen == 2
+    Noting.seen = 0
+    agents = [Noting([], 1), Noting([], 2)]
+    agents[1].noted = agents[0].noted
+    episodes(TradingEnv(agents=agents, **SHORT), (5,))
+    assert Noting.seen == 1

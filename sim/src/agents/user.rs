@@ -1,5 +1,7 @@
 //! Agents written by users of the crate.
 
+use std::any::Any;
+
 use crate::{
     book::{OrderKind, Side},
     ledger::{Ledger, OrderReject},
@@ -9,14 +11,27 @@ use crate::{
 };
 
 /// Cloning of boxed agents, implemented for every `Agent + Clone`.
-pub trait CloneAgent {
+pub trait CloneAgent: Any {
     /// Returns a copy in a box of its own.
     fn clone_boxed(&self) -> Box<dyn Agent>;
+
+    /// Copies `source` into this agent with its `clone_from`. Returns false, and changes nothing,
+    /// if `source` is of another type.
+    fn copy_from(&mut self, source: &dyn Agent) -> bool;
 }
 
 impl<T: Agent + Clone + 'static> CloneAgent for T {
     fn clone_boxed(&self) -> Box<dyn Agent> {
         Box::new(self.clone())
+    }
+
+    fn copy_from(&mut self, source: &dyn Agent) -> bool {
+        let source: &dyn Any = source;
+        let source = source.downcast_ref::<T>();
+        source.is_some_and(|source| {
+            self.clone_from(source);
+            true
+        })
     }
 }
 
@@ -43,6 +58,12 @@ impl Clone for Box<dyn Agent> {
     fn clone(&self) -> Self {
         // `self.clone_boxed()` would call the implementation for the box itself.
         (**self).clone_boxed()
+    }
+
+    fn clone_from(&mut self, source: &Self) {
+        if !(**self).copy_from(&**source) {
+            *self = source.clone();
+        }
     }
 }
 

@@ -21,12 +21,16 @@ use crate::{
 };
 
 /// A user agent with its account.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct User {
     agent: Box<dyn Agent>,
     account: AccountConfig,
     stream: RandomStream,
     wake: u64,
+}
+
+clone_in_place! {
+    User { agent, account, stream, wake }
 }
 
 /// A simulated market.

@@ -160,6 +160,47 @@ fn user_agents_trade_reset_and_clone_with_their_market() {
     assert_ne!(copy.state_hash(), expected);
 }
 
+/// An agent with a mark that `clone_from` keeps.
+#[derive(Debug)]
+struct Marked(u64);
+
+impl Clone for Marked {
+    fn clone(&self) -> Self {
+        Self(self.0)
+    }
+
+    fn clone_from(&mut self, _source: &Self) {}
+}
+
+impl Agent for Marked {
+    fn reset(&mut self) {}
+
+    fn act(&mut self, _floor: &mut Floor<'_>) -> u64 {
+        1
+    }
+
+    fn digest(&self) -> u64 {
+        self.0
+    }
+}
+
+#[test]
+fn a_market_that_becomes_a_copy_calls_clone_from_of_agents_of_the_same_type() {
+    let build = |agent: Box<dyn Agent>| {
+        let agents = vec![(AccountConfig::default(), agent)];
+        Market::with_agents(Arc::new(Preset::Normal.config()), 6, agents).unwrap()
+    };
+    let source = build(Box::new(Marked(1)));
+    let mut own = build(Box::new(Marked(2)));
+    let expected = own.state_hash();
+    own.clone_from(&source);
+    assert_eq!(own.state_hash(), expected, "the agent keeps its mark");
+    let mut other = build(Box::new(Silent));
+    other.clone_from(&source);
+    assert_eq!(other.state_hash(), source.state_hash());
+    assert_ne!(other.state_hash(), expected);
+}
+
 /// Counts the fills that a book reports.
 #[derive(Default)]
 struct Counted {

@@ -195,8 +195,9 @@ class TradingVectorEnv(TradingFace, VectorEnv[Any, Any, Any]):
     agents : iterable, optional
         Agents of your own, which trade in every market beside the built-in ones: those that
         :class:`backcast.sim.Market` takes, with cash in cash units. Each market and each warm
-        snapshot has deep copies of them. An episode begins with the copy that was warmed up; with
-        ``warm_snapshots=0`` it begins with a new one.
+        snapshot has deep copies of them, each agent copied alone: two agents share no object there.
+        An episode begins with the copy that was warmed up; with ``warm_snapshots=0`` it begins with
+        a new one.
     render_mode : {"ansi", "rgb_array"}, optional
         Form of the pictures that :meth:`render` draws: text or pixels.
     **settings : object

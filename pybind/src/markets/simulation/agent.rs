@@ -14,7 +14,7 @@ use crate::markets::callback::{CallbackObject, FirstException};
 
 /// An agent written in Python. After an exception no Python agent acts any more, and the running
 /// call raises the exception after the tick.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct PythonAgent {
     object: CallbackObject,
     /// Object that a reset copies, so that nothing of an earlier episode is left. `None` resets the
@@ -36,6 +36,18 @@ impl PythonAgent {
         let copied = resets == AgentResets::Copies;
         let original = copied.then(|| Arc::new(Python::attach(|py| object.clone_ref(py))));
         Self { object: CallbackObject::new(object, raised), original }
+    }
+}
+
+impl Clone for PythonAgent {
+    fn clone(&self) -> Self {
+        Self { object: self.object.clone(), original: self.original.clone() }
+    }
+
+    fn clone_from(&mut self, source: &Self) {
+        let Self { object, original } = source;
+        self.object.clone_from(object);
+        self.original.clone_from(original);
     }
 }
 

@@ -296,10 +296,11 @@ impl Market {
 
     /// Return an independent copy in the same state, random streams and agents included.
     fn __deepcopy__(&self, py: Python<'_>, _memo: &Bound<'_, PyAny>) -> Result<Self, Failure> {
-        let copy = self.change(py, |market| Ok(market.clone()))?;
-        self.raised.raise()?;
-        // Copies of agents report their failures to the same place as the originals.
-        Ok(Self::around(copy, self.raised.clone(), self.has_agents))
+        let clone = || self.change(py, |market| Ok(market.clone()));
+        let (copy, raised) = self.raised.separated(clone);
+        let copy = copy?;
+        raised.raise()?;
+        Ok(Self::around(copy, raised, self.has_agents))
     }
 
     fn __repr__(&self) -> String {

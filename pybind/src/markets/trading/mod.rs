@@ -193,9 +193,11 @@ impl TradingBatch {
 
     /// Return an independent copy in the same state, random streams and rewards included.
     fn __deepcopy__(&self, py: Python<'_>, _memo: &Bound<'_, PyAny>) -> Result<Self, Failure> {
-        let copy = py.detach(|| self.env.with(|stepped| Ok(stepped.clone())))?;
-        self.raised.raise()?;
-        Ok(Self::around(copy, self.num_envs, self.form.is_reused(), self.raised.clone()))
+        let clone = || py.detach(|| self.env.with(|stepped| Ok(stepped.clone())));
+        let (copy, raised) = self.raised.separated(clone);
+        let copy = copy?;
+        raised.raise()?;
+        Ok(Self::around(copy, self.num_envs, self.form.is_reused(), raised))
     }
 
     fn __repr__(&self) -> String {

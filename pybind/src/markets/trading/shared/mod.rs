@@ -164,10 +164,12 @@ impl SharedMarket {
 
     /// Return an independent copy in the same state, random streams and rewards included.
     fn __deepcopy__(&self, py: Python<'_>, _memo: &Bound<'_, PyAny>) -> Result<Self, Failure> {
-        let copy = py.detach(|| self.env.with(|shared| Ok(shared.clone())))?;
-        self.raised.raise()?;
+        let clone = || py.detach(|| self.env.with(|shared| Ok(shared.clone())));
+        let (copy, raised) = self.raised.separated(clone);
+        let copy = copy?;
+        raised.raise()?;
         let names = self.agents.iter().map(|form| form.name.clone()).collect();
-        Ok(Self::around(copy, names, self.raised.clone()))
+        Ok(Self::around(copy, names, raised))
     }
 
     fn __repr__(&self) -> String {
