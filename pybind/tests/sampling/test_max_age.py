@@ -349,6 +349,35 @@ def test_processes_write_and_one_learns_slowly_and_every_transition_is_drawn_or_
         assert len(drawn) + sampler.stats()["too_old"] == len(buf)
 
 
+@pytest.mark.parametrize("form", ["transitions", "windows", "sequences", "padded", "ragged"])
+def test_a_version_set_by_mistake_changes_no_later_draw(form: str) -> None:
+    with ring() as buf, writer_of(buf) as writer:
+        for version in range(5):
+            act(writer, version, 9, ends=True)
+        options = {"max_age": {"policy_age": 2}, **FORMS[form]}
+        with buf.sampler(seed=1, **options) as sampler, buf.sampler(seed=1, **options) as fresh:
+            sampler.policy_version = 1_000
+            with pytest.raises(SampleError):
+                sampler.sample(1)
+            sampler.policy_version = fresh.policy_version = 4
+            batch, expected = sampler.sample(50), fresh.sample(50)
+            np.testing.assert_array_equal(batch.index, expected.index)
+            assert set(batch["policy_version"][batch["policy_age"] > 0].ravel()) == {2, 3}
+
+
+def test_a_sampler_draws_what_its_state_does_as_actors_play_older_versions() -> None:
+    with ring() as buf, writer_of(buf) as writer:
+        act(writer, 5, 20)
+        act(writer, 10, 20)
+        with buf.sampler(seed=1, max_age={"policy_age": 2}) as sampler:
+            assert sampler.sample(50)["policy_version"].min() == 10
+            act(writer, 5, 20)
+            with buf.sampler(state=sampler.state()) as again:
+                batch, expected = sampler.sample(500), again.sample(500)
+            np.testing.assert_array_equal(batch.index, expected.index)
+            assert set(batch["policy_version"].tolist()) == {5, 10}
+
+
 def test_batches_drawn_ahead_follow_the_learner(tmp_path: Path) -> None:
     with ring() as buf, writer_of(buf) as writer:
         for version in range(5):

@@ -43,6 +43,8 @@ pub(in crate::sampler) struct NewTransitions {
 struct LaneNews {
     /// Rows at which they start, oldest first.
     rows: VecDeque<u64>,
+    /// First row that was read and may be new.
+    first: u64,
     /// Rows before this one have been read.
     read: u64,
     /// Rows after those of the last pass that are too old.
@@ -69,6 +71,12 @@ impl LaneNews {
     ) {
         let (lane, rows) = (&*found.memory, &found.rows);
         let from = from.max(rows.start);
+        if from < self.first {
+            // Rows that were too old are young again: the newest version fell.
+            self.rows.clear();
+            self.read = from;
+        }
+        self.first = from;
         while self.rows.front().is_some_and(|row| *row < from) {
             self.rows.pop_front();
         }

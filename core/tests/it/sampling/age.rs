@@ -17,7 +17,7 @@ const LANES: u32 = 3;
 /// Transitions of a sequence, and from one start to the next.
 const LENGTH: u32 = 3;
 
-fn schema() -> Schema {
+pub(super) fn schema() -> Schema {
     Schema::builder()
         .column("obs", DType::U64, &[])
         .column("policy_version", DType::U32, &[])
@@ -26,16 +26,16 @@ fn schema() -> Schema {
 }
 
 /// A ring whose lanes are written by actors that pull versions of a policy at their own pace.
-struct Scene {
-    ring: Ring,
+pub(super) struct Scene {
+    pub(super) ring: Ring,
     writers: Vec<Option<Writer>>,
     versions: Vec<u32>,
-    published: u32,
-    dice: StdRng,
+    pub(super) published: u32,
+    pub(super) dice: StdRng,
 }
 
 impl Scene {
-    fn new(capacity: u64, seed: u64) -> Self {
+    pub(super) fn new(capacity: u64, seed: u64) -> Self {
         let options = RingOptions::with_capacity(capacity).lanes(LANES);
         let ring = Ring::heap(&schema(), options).unwrap();
         let writers = (0..LANES).map(|_| None).collect();
@@ -43,7 +43,7 @@ impl Scene {
         Self { ring, writers, versions, published: 0, dice: StdRng::seed_from_u64(seed) }
     }
 
-    fn act(&mut self, times: usize) {
+    pub(super) fn act(&mut self, times: usize) {
         for _ in 0..times {
             let lane = self.dice.random_range(0..self.writers.len());
             match self.dice.random_range(0..60) {
@@ -172,7 +172,7 @@ impl Limit {
     }
 }
 
-fn forms() -> [Form; 3] {
+pub(super) fn forms() -> [Form; 3] {
     let sequence = Sequence::new(LENGTH).stride(LENGTH);
     [Form::Transitions, Form::Sequence(sequence), Form::Episodes(WholeEpisodes::padded())]
 }
@@ -188,7 +188,7 @@ fn with_table(selector: Selector, form: Form) -> Selector {
     }
 }
 
-fn of_form(options: SamplerOptions, form: Form) -> SamplerOptions {
+pub(super) fn of_form(options: SamplerOptions, form: Form) -> SamplerOptions {
     match form {
         Form::Sequence(of) => options.sequence(of),
         Form::Episodes(of) => options.episodes(of),

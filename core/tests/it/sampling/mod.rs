@@ -13,6 +13,7 @@ mod returns;
 mod scene;
 mod sequences;
 mod strides;
+mod young_rows;
 
 use backcast_core::{
     AutoresetMode, Batch, DType, Ring, RingOptions, Schema, StepColumns, Writer, WriterOptions,
