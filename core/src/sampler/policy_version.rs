@@ -1,8 +1,9 @@
 //! The version of the policy that made a row, and that of the newest policy.
 //!
 //! No process keeps the newest version for the others: each sampler reads it from the newest rows
-//! of the lanes, so that a lane stays the only memory that its writer writes. A learner that knows
-//! a newer version says so to its sampler.
+//! of the lanes, so that a lane stays the only memory that its writer writes. Once a learner tells
+//! its sampler the version, that one alone counts: rows of a run that was abandoned may have larger
+//! ones.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,11 +22,12 @@ const NONE: i64 = i64::MIN;
 
 /// Version of the policy that a learner has published last, as it tells its sampler.
 ///
-/// The newest version of a draw is the larger one of this and the largest `policy_version` in the
-/// newest rows of the lanes. `policy_age` in a batch, and the limit of
-/// [`max_policy_age`](crate::SamplerOptions::max_policy_age), count from it. Without a call of
-/// [`set`](Self::set) the newest version lags by the time in which actors pull and act: then set it
-/// after each publish. A clone can do so while a thread of the sampler draws ahead.
+/// `policy_age` in a batch, and the limit of
+/// [`max_policy_age`](crate::SamplerOptions::max_policy_age), count from it. Before the first call
+/// of [`set`](Self::set) they count from the largest `policy_version` in the newest rows of the
+/// lanes, which lags by the time in which actors pull and act. Set it after each publish, and after
+/// a return to an older checkpoint: the lanes may still have rows of larger versions, whose age
+/// then is 0. A clone can do so while a thread of the sampler draws ahead.
 #[derive(Clone, Debug)]
 pub struct PolicyVersion(Arc<AtomicI64>);
 
@@ -73,16 +75,19 @@ impl PolicyVersions {
         Some(Self { column: USER + at, dtype, set, lanes, newest: NONE })
     }
 
-    /// Reads the newest version: from the newest row of each lane that has grown, and what the
-    /// learner has set. O(lanes).
+    /// Reads the newest version: what the learner has set, else the largest one in the newest rows
+    /// of the lanes, of which those that have grown are read. O(lanes).
     pub(super) fn refresh<'a>(
         &mut self,
         lanes: &Lanes,
         readable: impl Iterator<Item = &'a Range<u64>>,
     ) {
+        self.newest = self.set.0.load(Relaxed);
+        if self.newest != NONE {
+            return;
+        }
         let mut known = std::mem::take(&mut self.lanes);
         known.resize(lanes.len(), (0, NONE));
-        self.newest = self.set.0.load(Relaxed);
         for ((lane, rows), known) in lanes.iter().zip(readable).zip(&mut known) {
             if rows.is_empty() {
                 *known = (0, NONE);

@@ -160,7 +160,7 @@ def test_every_selector_draws_what_a_plain_list_says(
         lane = [version for version, steps in pulls for _ in range(steps)]
         for version in lane:
             act(writer, version, 1)
-        newest = max(lane[-1], told or 0)
+        newest = lane[-1] if told is None else told
         old = (
             [at for at, version in enumerate(lane) if newest - version > versions]
             if versions is not None
@@ -376,6 +376,28 @@ def test_a_sampler_draws_what_its_state_does_as_actors_play_older_versions() -> 
                 batch, expected = sampler.sample(500), again.sample(500)
             np.testing.assert_array_equal(batch.index, expected.index)
             assert set(batch["policy_version"].tolist()) == {5, 10}
+
+
+def test_a_learner_on_an_older_checkpoint_draws_what_its_actors_write() -> None:
+    with ring() as buf, buf.writer() as before:
+        writer = buf.writer(lanes=2, autoreset_mode="same_step")
+        for _ in range(20):
+            before.append(obs=0, policy_version=1_000, terminated=False, truncated=False)
+        before.close()
+        for _ in range(20):
+            flags = np.zeros(2, bool)
+            writer.append(obs=np.zeros(2), policy_version=500, terminated=flags, truncated=flags)
+        options: dict[str, Any] = {"seed": 1, "max_age": {"policy_age": 5}}
+        with buf.sampler(**options) as sampler:
+            assert set(sampler.sample(100)["policy_version"].tolist()) == {1_000}
+            sampler.policy_version = 500
+            batch = sampler.sample(400)
+            assert set(batch["policy_version"].tolist()) == {500, 1_000}
+            assert not batch["policy_age"].any()
+        with buf.sampler(select=bc.Consume(), **options) as consumer:
+            consumer.policy_version = 500
+            assert len(consumer.sample(None, timeout=0).index) == 19 * LANES
+            assert consumer.stats()["too_old"] == 0
 
 
 def test_batches_drawn_ahead_follow_the_learner(tmp_path: Path) -> None:

@@ -133,3 +133,27 @@ fn a_sampler_draws_what_another_one_of_its_state_does() {
     }
     assert!(drawn > 400 && falls > 10, "{drawn} {falls}");
 }
+
+/// A run that goes on from an older checkpoint draws what its actors write, though a lane without a
+/// writer still ends with a larger version.
+#[test]
+fn the_version_that_the_learner_has_set_counts_alone() {
+    let ring = ring(2);
+    let (mut before, mut live) = (writer(&ring), writer(&ring));
+    append(&mut before, 1_000, 20, false);
+    drop(before);
+    append(&mut live, 500, 20, false);
+    let lanes = |batch: &Batch| rows(batch).into_iter().map(RowIndex::lane).collect::<Vec<_>>();
+    let mut sampler = ring.sampler(SamplerOptions::seeded(1).max_policy_age(5)).unwrap();
+    assert!(lanes(&sampler.sample(100).unwrap()).iter().all(|lane| *lane == 0));
+    let mut consumer = at_once(&ring, queue(SamplerOptions::seeded(1).max_policy_age(5)));
+    for sampler in [&sampler, &consumer] {
+        sampler.policy_version().unwrap().set(500);
+    }
+    let batch = sampler.sample(400).unwrap();
+    let found = lanes(&batch);
+    assert_eq!([0, 1].map(|lane| found.iter().filter(|of| **of == lane).count()), [19, 19]);
+    assert!(batch.column::<i64>("policy_age").unwrap().iter().all(|age| *age == 0));
+    assert_eq!(consumer.sample_new(None).unwrap().len(), 38);
+    assert_eq!(consumer.stats().unwrap().too_old, 0);
+}
