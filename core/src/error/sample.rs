@@ -185,6 +185,13 @@ pub enum SampleError {
          that, or create the ring with a larger capacity"
     )]
     BeyondTable { selector: &'static str, wanted: u64, most: u64 },
+    /// A batch with more items than can be young enough together.
+    #[error(
+        "{} were asked for, and at most {most} can be young enough at a time, since max_age is \
+         {max_age} rows of a lane; draw at most {most}, or raise max_age",
+        .unit.counted(*.wanted)
+    )]
+    BeyondMaxAge { unit: ClaimUnit, wanted: u64, most: u64, max_age: u64 },
     /// The time-out has passed before there were enough new transitions.
     #[error(
         "{selector} {} {} for {waited_ms} ms, and {} there: {reason}; `backcast stat` shows the \
@@ -393,7 +400,7 @@ fn order_of(selector: &str) -> &str {
 }
 
 /// Names the limits to the age of rows.
-fn max_ages(rows: Option<u64>, versions: Option<u64>) -> String {
+pub(crate) fn max_ages(rows: Option<u64>, versions: Option<u64>) -> String {
     let named = [(rows, "rows"), (versions, "versions of the policy")];
     let named = named.into_iter().filter_map(|(most, what)| Some(format!("{} {what}", most?)));
     named.collect::<Vec<_>>().join(" or ")

@@ -28,6 +28,7 @@ impl Sampler {
             if !(1..=limit).contains(&batch) {
                 return Err(SampleError::BadBatchSize { asked: batch, limit });
             }
+            self.selection.check_columns(batch, rollout.length, &self.ring)?;
             return self.sample_block(rollout.length, BlockSize::Columns(batch));
         }
         if self.gather.plans.have_varying_size() {
@@ -130,7 +131,7 @@ impl Sampler {
         draw: &mut impl FnMut(&mut Self) -> Result<T, SampleError>,
         since: &mut Option<WaitStart>,
     ) -> Result<T, SampleError> {
-        let mut redraws = 0;
+        let (mut redraws, mut too_old) = (0, 0_u64);
         loop {
             self.selection.eligibility.begin_draw();
             self.points.reach(Point::Read);
@@ -139,6 +140,7 @@ impl Sampler {
             if self.selection.eligibility.is_limited() {
                 let skipped = self.selection.take_too_old();
                 self.counts.add_too_old(skipped.transitions);
+                too_old = too_old.saturating_add(skipped.transitions);
                 self.gate.count(skipped.items);
             }
             match drawn {
@@ -147,7 +149,7 @@ impl Sampler {
                 {
                     let (ring, selection) = (&self.ring, &self.selection);
                     let since = since.get_or_insert_with(WaitStart::now);
-                    self.gate.await_rows(ring, selection, (selector, wanted), since)?;
+                    self.gate.await_rows(ring, selection, (selector, wanted), too_old, since)?;
                 }
                 Err(error)
                     if redraws < REDRAWS

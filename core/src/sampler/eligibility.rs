@@ -169,14 +169,24 @@ impl Eligibility {
         self.limit.is_some()
     }
 
-    /// Gives leaves to new rows. Where ages are limited it waits for the lock of the table: the rows
-    /// that have leaves may all be too old.
+    /// Gives leaves to new rows. Waits for the lock of the table where ages are limited, for the
+    /// rows that have leaves may all be too old.
     pub(crate) fn enter_rows(&self, priorities: &mut Priorities) -> Result<(), PriorityError> {
         if self.is_limited() {
             priorities.refresh_whole(&self.lanes, self.all_rows())
         } else {
             priorities.refresh(&self.lanes, self.all_rows())
         }
+    }
+
+    /// Returns the limit to the age of rows.
+    pub(crate) fn max_age(&self) -> Option<MaxAge> {
+        self.limit.as_ref().map(|limit| limit.max())
+    }
+
+    /// Returns the maximum number of newer rows of a lane, if that is limited.
+    pub(crate) fn max_rows(&self) -> Option<u64> {
+        self.max_age()?.rows
     }
 
     /// Returns the first row of every lane that is not too old; none if ages are not limited.

@@ -134,7 +134,8 @@ impl Gate {
     }
 
     /// Waits until `needed` rows can be claimed. The wait began at `since`, which also records its
-    /// report. With a rate limiter that does not wait for absent writers it ends when no writer has
+    /// report. `too_old` claimed transitions were skipped for this batch, which errors tell. With a
+    /// rate limiter that does not wait for absent writers it ends when no writer has
     /// lived for 100 ms.
     #[cold]
     pub(super) fn await_rows(
@@ -142,16 +143,18 @@ impl Gate {
         ring: &Ring,
         selection: &Selection,
         (selector, needed): (&'static str, u64),
+        too_old: u64,
         since: &mut WaitStart,
     ) -> Result<(), SampleError> {
         let count = || selection.claimable().unwrap_or(u64::MAX);
         let unit = selection.claim_unit();
         // The batch is counted: until its rows are there, the limiter holds no writer back.
         let _awaits = self.limiter.as_ref().and_then(DrawGate::await_rows);
+        let claimed =
+            || joined([selection.too_old_in_words(too_old), selection.claimed_in_words()]);
         let late = |available, waited: Duration| {
             let (wanted, waited_ms) = (needed, waited.as_millis());
-            let (claimed, why) = (selection.claimed_in_words(), ring.why_no_transitions());
-            let reason = if claimed.is_empty() { why } else { format!("{claimed}; {why}") };
+            let reason = joined([claimed(), ring.why_no_transitions()]);
             SampleError::TimedOut { selector, unit, wanted, available, waited_ms, reason }
         };
         let report = |available, waited| late(available, waited).to_string();
@@ -172,7 +175,7 @@ impl Gate {
                 available if available >= needed => return Ok(()),
                 available => {
                     let (wanted, choice) = (needed, choice.as_str());
-                    let claimed = selection.claimed_in_words();
+                    let claimed = claimed();
                     let claimed = if claimed.is_empty() { claimed } else { format!(": {claimed}") };
                     SampleError::NoWriter { selector, unit, wanted, available, claimed, choice }
                 }
@@ -245,6 +248,12 @@ pub(super) fn found_too_few(error: &SampleError) -> bool {
         | NoHistory { .. } => true,
         _ => false,
     }
+}
+
+/// Joins the parts of a message that are not empty.
+fn joined(parts: [String; 2]) -> String {
+    let parts = parts.into_iter().filter(|part| !part.is_empty());
+    parts.collect::<Vec<_>>().join("; ")
 }
 
 /// Returns the error of a ring that was removed or replaced.

@@ -313,7 +313,9 @@ impl SamplerOptions {
     ///
     /// A table that [consumes](crate::TableOptions::consume) hands out each transition once, also
     /// those that are too old by then: they are skipped, and counted in
-    /// [`SamplerStats::too_old`](crate::SamplerStats::too_old) and by the rate limiter.
+    /// [`SamplerStats::too_old`](crate::SamplerStats::too_old) and by the rate limiter. A draw of
+    /// more items than can be young enough at a time fails with
+    /// [`SampleError::BeyondMaxAge`](crate::SampleError::BeyondMaxAge).
     #[must_use]
     pub fn max_age(mut self, rows: u64) -> Self {
         self.draws.max_age.rows = Some(rows);

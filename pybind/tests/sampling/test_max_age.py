@@ -400,6 +400,25 @@ def test_a_learner_on_an_older_checkpoint_draws_what_its_actors_write() -> None:
             assert consumer.stats()["too_old"] == 0
 
 
+def test_batches_that_cannot_be_young_at_a_time_are_refused_and_cost_no_row() -> None:
+    with ring() as buf, writer_of(buf) as writer:
+        act(writer, 1, 40)
+        sampler = buf.sampler(select=bc.Consume(), max_age=5)
+        with pytest.raises(SampleError):
+            sampler.sample(5 * LANES + 1, timeout=0)
+        assert sampler.stats()["too_old"] == 0
+        assert len(sampler.sample(5 * LANES, timeout=0).index) == 5 * LANES
+        blocks = buf.sampler(form=bc.Rollout(4), select=bc.Consume(table="blocks"), max_age=9)
+        with pytest.raises(SampleError):
+            blocks.sample(2 * LANES + 1, timeout=0)
+        assert blocks.sample(2 * LANES, timeout=0).index.shape == (4, 2 * LANES)
+        whole = buf.sampler(
+            history=3, boundary="reject", select=bc.Consume(table="whole"), max_age=5
+        )
+        with pytest.raises(bc.errors.WaitTimeoutError, match="max_age"):
+            whole.sample(5 * LANES, timeout=0)
+
+
 def test_batches_drawn_ahead_follow_the_learner(tmp_path: Path) -> None:
     with ring() as buf, writer_of(buf) as writer:
         for version in range(5):

@@ -130,6 +130,11 @@ impl NewTransitions {
         }
     }
 
+    /// Returns the new rows that are too old.
+    pub(in crate::sampler) fn too_old(&self) -> u64 {
+        self.lanes.iter().fold(0, |rows, of| rows.saturating_add(of.too_old))
+    }
+
     /// Returns how many columns, or lanes that are ready, a block of this size needs and how many
     /// there are. It can be made if these are enough.
     pub(in crate::sampler) fn readiness(&self, form: Rollout, size: BlockSize) -> (usize, usize) {

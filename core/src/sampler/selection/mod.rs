@@ -29,7 +29,7 @@ use super::rng::CounterRng;
 use super::rollouts::BlockSize;
 use super::selector::Selector;
 use super::stream::DrawStream;
-use crate::error::{ClaimUnit, PriorityError, SampleError};
+use crate::error::{ClaimUnit, PriorityError, SampleError, max_ages};
 use crate::priority::{Priorities, PriorityOptions, check_beta};
 use crate::ring::Ring;
 use crate::table_lock::LockLimits;
@@ -87,19 +87,51 @@ impl Selection {
         }
     }
 
-    /// Refuses a batch with more items than a table of claims can ever offer.
+    /// Refuses a batch with more items than a table of claims can ever offer, or than can be young
+    /// enough at a time.
     #[inline]
     pub(super) fn check_batch(&self, items: usize, ring: &Ring) -> Result<(), SampleError> {
-        match self.selector.as_deref() {
-            Some(SelectorState::Claimed(claimed)) => {
-                claimed.check(items, ring.max_len()).or_else(|_| {
-                    // The ring may have grown since this handle mapped its lanes.
-                    ring.follow();
-                    claimed.check(items, ring.max_len())
-                })
-            }
-            _ => Ok(()),
+        let Some(SelectorState::Claimed(claimed)) = self.selector.as_deref() else { return Ok(()) };
+        let check = || {
+            let (most, unit) = (ring.max_len(), self.claim_unit());
+            let Some(max_age) = self.eligibility.max_rows() else {
+                return claimed.check(items, most);
+            };
+            // The newest row of a lane has age 0, and begins no transition.
+            let young = max_age.saturating_mul(ring.lanes().into());
+            claimed.check(items, most.min(young)).map_err(|refused| match refused {
+                SampleError::BeyondTable { wanted, most: limit, .. } if young < most => {
+                    SampleError::BeyondMaxAge { unit, wanted, most: limit, max_age }
+                }
+                refused => refused,
+            })
+        };
+        check().or_else(|_| {
+            // The ring may have grown since this handle mapped its lanes.
+            ring.follow();
+            check()
+        })
+    }
+
+    /// Refuses a block with more columns of `length` transitions than can be young enough at a
+    /// time.
+    pub(super) fn check_columns(
+        &self,
+        columns: usize,
+        length: u32,
+        ring: &Ring,
+    ) -> Result<(), SampleError> {
+        let Some(max_age) = self.eligibility.max_rows() else { return Ok(()) };
+        let (unit, wanted) = (ClaimUnit::Columns, columns as u64);
+        let most = || (max_age / u64::from(length.max(1))).saturating_mul(ring.lanes().into());
+        if wanted > most() {
+            ring.follow();
         }
+        let most = most();
+        if wanted > most {
+            return Err(SampleError::BeyondMaxAge { unit, wanted, most, max_age });
+        }
+        Ok(())
     }
 
     /// Chooses the rows of the next batch, if a selector does that before the gather.
@@ -313,6 +345,25 @@ impl Selection {
             Some(left_out) if self.has_episodes() => left_out,
             _ => claimed,
         }
+    }
+
+    /// Says for an error how many rows a draw passed over since they are too old. `skipped` of them
+    /// were claimed. Empty if there are none.
+    pub(super) fn too_old_in_words(&self, skipped: u64) -> String {
+        let Some(max) = self.eligibility.max_age() else { return String::new() };
+        let passed_over = match self.selector.as_deref() {
+            Some(SelectorState::Rollouts(of)) => of.passed_over(),
+            _ => 0,
+        };
+        let rows = skipped.saturating_add(passed_over);
+        if rows == 0 {
+            return String::new();
+        }
+        let limit = max_ages(max.rows, max.versions);
+        format!(
+            "{rows} rows were too old for max_age, {limit}, and are skipped: draw fewer at a time, \
+             or raise max_age"
+        )
     }
 
     /// Returns the options of draws in proportion to priorities; `None` for other draws.

@@ -146,6 +146,11 @@ impl ClaimedRollouts {
         SkippedRows { transitions, items: transitions }
     }
 
+    /// Returns the new rows that are too old, and that no pass has passed over yet.
+    pub(super) fn passed_over(&self) -> u64 {
+        self.news.lock().unwrap_or_else(PoisonError::into_inner).too_old()
+    }
+
     /// Removes transitions that are too old by now from the block. Returns whether there were some.
     pub(super) fn trim(&mut self, eligibility: &Eligibility) -> bool {
         let before = self.too_old;

@@ -6,8 +6,8 @@ use std::mem::discriminant;
 use std::time::Duration;
 
 use backcast_core::{
-    AutoresetMode, Batch, Boundary, Ring, RingOptions, Rollout, RowIndex, SampleError, Sampler,
-    SamplerOptions, Selector, Sequence, StepColumns, TableOptions, WholeEpisodes, Writer,
+    AutoresetMode, Batch, Boundary, ClaimUnit, Ring, RingOptions, Rollout, RowIndex, SampleError,
+    Sampler, SamplerOptions, Selector, Sequence, StepColumns, TableOptions, WholeEpisodes, Writer,
     WriterOptions,
 };
 use rand::RngExt;
@@ -84,7 +84,8 @@ fn rows_are_young_again_when_the_newest_version_falls() {
     let mut rollouts = at_once(&ring, queue(seeded().rollout(Rollout::new(4))));
     rollouts.policy_version().unwrap().set(1_000);
     let late = rollouts.sample_new(None).unwrap_err();
-    assert!(matches!(late, SampleError::TimedOut { .. }), "{late}");
+    let SampleError::TimedOut { reason, .. } = &late else { panic!("{late}") };
+    assert!(reason.contains("max_age"), "{reason}");
     rollouts.policy_version().unwrap().set(4);
     assert_eq!(rows(&rollouts.sample_new(None).unwrap()).len(), 12);
 }
@@ -156,4 +157,62 @@ fn the_version_that_the_learner_has_set_counts_alone() {
     assert!(batch.column::<i64>("policy_age").unwrap().iter().all(|age| *age == 0));
     assert_eq!(consumer.sample_new(None).unwrap().len(), 38);
     assert_eq!(consumer.stats().unwrap().too_old, 0);
+}
+
+/// A batch that can never be young enough is refused before a row is claimed for it.
+#[test]
+fn batches_that_cannot_be_young_at_a_time_are_refused() {
+    let ring = ring(2);
+    let mut actors = [writer(&ring), writer(&ring)];
+    let mut act = |rows| actors.iter_mut().for_each(|of| append(of, 1, rows, false));
+    act(20);
+    let seeded = || SamplerOptions::seeded(1);
+    let refused = |sampler: &mut Sampler, asked: usize| match sampler.sample(asked).unwrap_err() {
+        SampleError::BeyondMaxAge { unit, wanted, most, max_age } if wanted == asked as u64 => {
+            (unit, most, max_age)
+        }
+        other => panic!("{other}"),
+    };
+    let mut rows = at_once(&ring, queue(seeded().max_age(5)));
+    assert_eq!(refused(&mut rows, 11), (ClaimUnit::Transitions, 10, 5));
+    assert_eq!((rows.stats().unwrap().too_old, rows.sample(10).unwrap().len()), (0, 10));
+
+    let twice = Selector::Table(TableOptions::consume("twice").max_times_sampled(2));
+    let mut twice = at_once(&ring, seeded().max_age(5).selector(twice));
+    assert_eq!(refused(&mut twice, 21), (ClaimUnit::Transitions, 20, 5));
+    assert_eq!(twice.sample(20).unwrap().len(), 20);
+
+    let blocks = Selector::Table(TableOptions::consume("blocks"));
+    let blocks = seeded().rollout(Rollout::new(4)).max_age(9).selector(blocks);
+    let mut blocks = at_once(&ring, blocks);
+    assert_eq!(refused(&mut blocks, 5), (ClaimUnit::Columns, 4, 9));
+    assert_eq!(blocks.sample(4).unwrap().index().len(), 16);
+
+    // The ring cannot hold as many as may be young.
+    let large = Selector::Table(TableOptions::consume("large"));
+    let large = at_once(&ring, seeded().max_age(1_000).selector(large)).sample(199).unwrap_err();
+    assert!(matches!(large, SampleError::BeyondTable { wanted: 199, most: 198, .. }), "{large}");
+}
+
+/// Where windows decide how many items are young, the time-out tells of the limit.
+#[test]
+fn a_time_out_says_how_many_rows_were_too_old() {
+    let ring = ring(2);
+    let mut actors = [writer(&ring), writer(&ring)];
+    for actor in &mut actors {
+        append(actor, 1, 20, false);
+        append(actor, 2, 4, false);
+    }
+    let whole = SamplerOptions::seeded(1).history(3).boundary(Boundary::Reject).max_age(5);
+    let windows = queue(whole);
+    let blocks = Selector::Table(TableOptions::consume("blocks"));
+    let blocks = SamplerOptions::seeded(1).rollout(Rollout::new(4)).selector(blocks);
+    for (options, size) in [(windows, 10), (blocks.max_policy_age(0), 1)] {
+        let late = at_once(&ring, options).sample(size).unwrap_err();
+        let SampleError::TimedOut { reason, .. } = &late else { panic!("{late}") };
+        assert!(reason.contains("max_age"), "{late}");
+    }
+    let plain = Selector::Table(TableOptions::consume("plain"));
+    let late = at_once(&ring, SamplerOptions::seeded(1).selector(plain)).sample(60).unwrap_err();
+    assert!(!late.to_string().contains("max_age"), "{late}");
 }

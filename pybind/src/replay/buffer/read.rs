@@ -115,8 +115,9 @@ impl ReplayBuffer {
     ///     ``policy_version``; ``"age"`` can stand beside it. No window, sequence, episode or
     ///     rollout has an older row, and histories are masked where ``boundary`` allows it. With
     ///     :class:`Consume` transitions that are too old are skipped and counted in
-    ///     ``stats()["too_old"]``. Draws by priority of a tenth of the rows cost some 15 times as
-    ///     much, for they refuse the others; ``normalize="table"`` does not go with it.
+    ///     ``stats()["too_old"]``, and a batch is refused that can never be young enough. Draws by
+    ///     priority of a tenth of the rows cost some 15 times as much, for they refuse the others;
+    ///     ``normalize="table"`` does not go with it.
     /// state : dict, optional
     ///     State that :meth:`Sampler.state` of another sampler returned. This sampler continues
     ///     with the same draws and windows. Replaces all other arguments but ``transform``,
