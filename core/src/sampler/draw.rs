@@ -189,9 +189,10 @@ impl Sampler {
         let number = self.stream.number();
         let gathered = self.fill(BatchRequest::Draws(number), plan, arenas)?;
         self.selection.write_weights(number, None, plan, arenas)?;
-        let Self { ring, stream, hooks, gate, points, .. } = self;
+        let Self { ring, stream, hooks, gate, points, selection, .. } = self;
         points.reach(Point::Weighed);
-        hooks.relabel((ring, stream, gate), plan, arenas, points)?;
+        let oldest = selection.eligibility.oldest();
+        hooks.relabel((ring, stream, gate), oldest, plan, arenas, points)?;
         Ok(gathered.attempts)
     }
 

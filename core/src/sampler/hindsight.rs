@@ -12,7 +12,8 @@ use crate::schema::{Schema, USER};
 
 /// Rows of an episode that a new goal is drawn from, uniformly.
 ///
-/// The newest published row of an episode that still runs counts as its end.
+/// The newest published row of an episode that still runs counts as its end. Rows that are too old
+/// for [`max_age`](crate::SamplerOptions::max_age) give no goal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]

@@ -125,16 +125,18 @@ impl Hooks {
         }
     }
 
-    /// Relabels goals of the next batch of the stream, and computes their rewards.
+    /// Relabels goals of the next batch of the stream, and computes their rewards. `oldest` has the
+    /// first row of every lane that is not too old; none if ages are not limited.
     pub(super) fn relabel(
         &mut self,
         (ring, stream, gate): (&Ring, &DrawStream, &Gate),
+        oldest: &[u64],
         plan: &BatchPlan,
         arenas: &mut [&mut [u8]],
         points: &mut DrawPoints,
     ) -> Result<(), SampleError> {
         let Some(goals) = &mut self.goals else { return Ok(()) };
-        goals.relabel(ring, (stream.rng(), stream.number()), plan, arenas, points)?;
+        goals.relabel((ring, oldest), (stream.rng(), stream.number()), plan, arenas, points)?;
         let RewardSource::Function(function) = &mut self.rewards else { return Ok(()) };
         for prefix in ["", "future/"] {
             let Some(places) = rewards_of(plan, prefix) else { continue };

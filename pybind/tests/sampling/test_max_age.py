@@ -419,6 +419,22 @@ def test_batches_that_cannot_be_young_at_a_time_are_refused_and_cost_no_row() ->
             whole.sample(5 * LANES, timeout=0)
 
 
+@pytest.mark.parametrize(("limit", "first"), [(None, 1), (10, 50)])
+def test_goals_in_hindsight_come_from_rows_that_are_young_enough(
+    limit: int | None, first: int
+) -> None:
+    columns = {"obs": {"achieved_goal": "f4", "desired_goal": "f4"}, "reward": "f4"}
+    with bc.ReplayBuffer.create(None, columns, capacity=100) as buf, buf.writer() as writer:
+        for row in range(60):
+            obs = {"achieved_goal": row, "desired_goal": -1}
+            writer.append(obs=obs, reward=0, terminated=False, truncated=False)
+        relabel = bc.Hindsight(lambda achieved, _desired, _info: achieved, "episode", ratio=1.0)
+        with buf.sampler(seed=1, hindsight=relabel, max_age=limit) as sampler:
+            goals = sampler.sample(2_000)["obs"]["desired_goal"]
+        # A transition achieves the goal of the row after its own.
+        assert set(goals.tolist()) == set(range(first, 60))
+
+
 def test_batches_drawn_ahead_follow_the_learner(tmp_path: Path) -> None:
     with ring() as buf, writer_of(buf) as writer:
         for version in range(5):

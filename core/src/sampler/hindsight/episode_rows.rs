@@ -8,12 +8,13 @@ use super::GoalStrategy;
 use crate::row_header::RowHeader;
 
 /// Returns the rows whose observations a strategy may choose as the goal of the transition at row
-/// `seq`, or `None` if the ring no longer holds that transition. O(log rows).
+/// `seq`, or `None` if the ring no longer holds that transition. Transitions before row `oldest`
+/// are too old to give a goal. O(log rows).
 ///
 /// Episodes of a lane have growing numbers, so that the last row of one is found by bisection.
 pub(super) fn goal_rows(
     lane: &impl Words,
-    readable: &Range<u64>,
+    (readable, oldest): (&Range<u64>, u64),
     seq: u64,
     strategy: GoalStrategy,
 ) -> Option<Range<u64>> {
@@ -42,7 +43,7 @@ pub(super) fn goal_rows(
     if header.seq != seq || last == seq || !still_whole(lane, seq) {
         return None;
     }
-    let first = seq.saturating_sub(header.t.into()).max(readable.start);
+    let first = seq.saturating_sub(header.t.into()).max(readable.start).max(oldest.min(seq));
     Some(match strategy {
         GoalStrategy::Future => seq + 1..last + 1,
         GoalStrategy::Final => last..last + 1,

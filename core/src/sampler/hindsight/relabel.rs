@@ -56,10 +56,11 @@ impl GoalDraws {
         &self.options
     }
 
-    /// Draws and stores the goals of batch number `batch`.
+    /// Draws and stores the goals of batch number `batch`. Rows before `oldest`, the first one of
+    /// each lane that is not too old, give none.
     pub(crate) fn relabel(
         &mut self,
-        ring: &Ring,
+        (ring, oldest): (&Ring, &[u64]),
         (random, batch): (&CounterRng, u64),
         plan: &BatchPlan,
         arenas: &mut [&mut [u8]],
@@ -88,8 +89,9 @@ impl GoalDraws {
             let (Some(lane), Some(range)) = (lanes.get(place), ranges.get(place)) else {
                 return Ok(row);
             };
-            let readable = range.rows();
-            let rows = goal_rows(&**lane, readable, row.seq(), options.strategy);
+            let oldest = oldest.get(place).copied().unwrap_or(0);
+            let rows = (range.rows(), oldest);
+            let rows = goal_rows(&**lane, rows, row.seq(), options.strategy);
             *gone = rows.is_none();
             let goal = rows.map_or(RowIndex::NONE, |rows| {
                 let first = DECISION + 1 + attempt * REJECTIONS;

@@ -6,9 +6,9 @@ use std::mem::discriminant;
 use std::time::Duration;
 
 use backcast_core::{
-    AutoresetMode, Batch, Boundary, ClaimUnit, Ring, RingOptions, Rollout, RowIndex, SampleError,
-    Sampler, SamplerOptions, Selector, Sequence, StepColumns, TableOptions, WholeEpisodes, Writer,
-    WriterOptions,
+    AutoresetMode, Batch, Boundary, ClaimUnit, DType, GoalStrategy, Hindsight, Ring, RingOptions,
+    Rollout, RowIndex, SampleError, Sampler, SamplerOptions, Schema, Selector, Sequence,
+    StepColumns, TableOptions, WholeEpisodes, Writer, WriterOptions,
 };
 use rand::RngExt;
 
@@ -215,4 +215,39 @@ fn a_time_out_says_how_many_rows_were_too_old() {
     let plain = Selector::Table(TableOptions::consume("plain"));
     let late = at_once(&ring, SamplerOptions::seeded(1).selector(plain)).sample(60).unwrap_err();
     assert!(!late.to_string().contains("max_age"), "{late}");
+}
+
+/// New goals come from rows that may be drawn.
+#[test]
+fn goals_come_from_rows_that_are_young_enough() {
+    let schema = Schema::builder()
+        .column("obs/achieved", DType::F64, &[])
+        .column("obs/desired", DType::F64, &[])
+        .column("reward", DType::F64, &[])
+        .build()
+        .unwrap();
+    let ring = Ring::heap(&schema, RingOptions::with_capacity(100)).unwrap();
+    let mut actor = writer(&ring);
+    for row in 0..60_u32 {
+        let (achieved, none) = ([f64::from(row)], [-1.0_f64]);
+        let columns = StepColumns::of(&schema).with("obs/achieved", &achieved).unwrap();
+        let columns = columns.with("obs/desired", &none).unwrap().with("reward", &none).unwrap();
+        actor.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
+    }
+    let goals = Hindsight::new(GoalStrategy::Episode).ratio(1.0);
+    let goals = goals.columns("obs/achieved", "obs/desired");
+    for (limit, first) in [(None, 1), (Some(10), 50)] {
+        let options = SamplerOptions::seeded(2).hindsight(goals.clone());
+        let options = limit.map_or(options.clone(), |rows| options.max_age(rows));
+        let mut sampler = ring.sampler(options).unwrap().rewards(|_, rewards| rewards.fill(0.0));
+        let batch = sampler.sample(2_000).unwrap();
+        let found: BTreeSet<u32> = batch
+            .column::<f64>("obs/desired")
+            .unwrap()
+            .iter()
+            .map(|goal| (0..60).find(|row| f64::from(*row).to_bits() == goal.to_bits()).unwrap())
+            .collect();
+        // A transition achieves the goal of the row after its own.
+        assert!(found.iter().copied().eq(first..60), "{limit:?} {found:?}");
+    }
 }
