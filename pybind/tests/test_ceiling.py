@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import backcast as bc
 import pytest
+from backcast.cli import main
 from backcast.errors import ArgumentError, ArgumentTypeError, RateLimitTimeoutError
 from facts import missing
 from waits import WATCHDOG_S, join, read_line, until
@@ -95,7 +96,10 @@ def test_a_ceiling_outlives_the_process_that_set_it(
         child.wait(timeout=WATCHDOG_S)
         assert limiter(buf).ceiling == 5
         assert fill(buf) == 5
-        limiter(buf).set_ceiling(None)
+        assert main(["--dir", str(place), "limiter", "shard", "--ceiling", "9"]) == 0
+        assert (fill(buf), limiter(buf).ceiling) == (9, 9)
+        assert main(["--dir", str(place), "limiter", "shard", "--ceiling", "none"]) == 0
+        assert limiter(buf).ceiling is None
         assert fill(buf) > 40
         buf.unlink()
 

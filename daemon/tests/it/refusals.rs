@@ -231,6 +231,7 @@ const CASES: &[Case] = &[
     case("an episode without its lane", "clear pong --episode 3", 2, &["--lane"]),
     case("clear of no lane", "clear pong --lane 9999", 2, &["9999"]),
     case("limiter on and off", "limiter pong --on --off", 2, &["--on", "--off"]),
+    case("ceiling of a word", "limiter pong --ceiling off", 2, &["--ceiling", "or none"]),
     case("ratio without a band", "limiter pong --samples-per-insert 8", 2, &["--error-buffer"]),
     case("resize to nothing", "resize pong", 2, &["--capacity"]),
     case("resize in a wrong unit", "resize pong --capacity 5parsecs", 2, &["5parsecs"]),

@@ -28,7 +28,8 @@ Examples:
   backcast limiter pong --off
   backcast limiter pong --samples-per-insert 8 --min-size 1_000 --error-buffer 800
   backcast limiter pong --min-size 1_000 --on
-  backcast limiter pong --reset-counts --on")]
+  backcast limiter pong --reset-counts --on
+  backcast limiter pong --ceiling none")]
 pub(crate) struct Args {
     /// Name of the ring.
     name: String,
@@ -44,6 +45,23 @@ pub(crate) struct Args {
     /// inserted: rows of a data set then call for no draws.
     #[arg(long)]
     reset_counts: bool,
+    /// Count of inserts at which writers stop, or none: lifts what a learner over several rings
+    /// left behind.
+    #[arg(long, value_name = "N", value_parser = ceiling())]
+    ceiling: Option<Ceiling>,
+}
+
+/// Value of `--ceiling`: a count of inserts, or `None` to remove it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Ceiling(Option<u64>);
+
+/// Returns the parser of `--ceiling`.
+fn ceiling() -> impl Fn(&str) -> Result<Ceiling, String> + Clone + Send + Sync + 'static {
+    let count = whole(0..=MOST);
+    move |text| match text {
+        "none" => Ok(Ceiling(None)),
+        _ => count(text).map(|inserts| Ceiling(Some(inserts))).map_err(|why| why + ", or none"),
+    }
 }
 
 /// Options that describe the limits of a rate limiter.
@@ -138,10 +156,14 @@ pub(crate) fn run(
     if args.reset_counts {
         limiter.reset_counts()?;
     }
+    if let Some(Ceiling(inserts)) = args.ceiling {
+        limiter.set_ceiling(inserts)?;
+    }
     let stats = ring.stats().limiter.ok_or(LimiterError::NoLimiter)?;
     let report = LimiterReport::from(&stats);
     if console.json() {
-        let action = if changed.is_some() || args.reset_counts { "changed" } else { "shown" };
+        let changed = changed.is_some() || args.reset_counts || args.ceiling.is_some();
+        let action = if changed { "changed" } else { "shown" };
         console.object(&Shown { action, name: &args.name, limiter: &report });
     } else {
         let facts = report.facts().into_iter().map(|(name, value)| vec![name.to_owned(), value]);
@@ -181,7 +203,25 @@ mod tests {
     use super::*;
 
     fn args(limits: LimitArgs) -> Args {
-        Args { name: "pong".to_owned(), limits, on: false, off: false, reset_counts: false }
+        Args {
+            name: "pong".to_owned(),
+            limits,
+            on: false,
+            off: false,
+            reset_counts: false,
+            ceiling: None,
+        }
+    }
+
+    #[test]
+    fn a_ceiling_is_a_count_or_none() {
+        let read = ceiling();
+        assert_eq!(read("none"), Ok(Ceiling(None)));
+        assert_eq!(read("1_000"), Ok(Ceiling(Some(1_000))));
+        for bad in ["-1", "off", "281474976710656"] {
+            let why = read(bad).unwrap_err();
+            assert_eq!(why, "give a whole number from 0 to 281474976710655, or none");
+        }
     }
 
     #[test]
