@@ -36,6 +36,7 @@ HERE, ADAPTERS = ".venv", ".venv-adapters"
 TESTS = {
     "backcast.fleet": (HERE, ["pybind/tests/fleet"]),
     "backcast.envs": (HERE, ["pybind/tests/envs"]),
+    "backcast.evaluate": (HERE, ["pybind/tests/evaluate"]),
     "backcast.finrl": (HERE, ["pybind/tests/finrl"]),
     "backcast.sim": (HERE, ["pybind/tests/sim"]),
     "backcast.sb3": (ADAPTERS, ["tests/adapters", "-k", "sb3"]),

@@ -119,6 +119,7 @@ else:
         if name not in {
             "cleanrl",
             "envs",
+            "evaluate",
             "finrl",
             "fleet",
             "jax",

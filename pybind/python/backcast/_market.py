@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -12,12 +13,16 @@ import numpy as np
 
 from backcast import Panel
 from backcast._calls import levels_up
+from backcast._counts import whole_of
 from backcast.errors import ArgumentError, ArgumentTypeError, BackcastError
 
 if TYPE_CHECKING:
     from backcast._native import PortfolioBatch
 
 PanelLike: TypeAlias = Panel | str | os.PathLike[str]
+# An edge of a range of days: a position, a date or time, or None for the panel's edge.
+Edge: TypeAlias = int | str | date | np.datetime64 | None
+Days: TypeAlias = tuple[Edge, Edge]
 
 _PARQUET = (".parquet", ".pq")
 _FILES = (".csv", *_PARQUET)
@@ -65,6 +70,46 @@ def position_of(panel: Panel, day: Any) -> int:  # noqa: ANN401
     """Return the position of a day: the day itself, if it is a number, or that of its date."""
     is_date = isinstance(day, str | np.datetime64) or hasattr(day, "isoformat")
     return panel.position(day) if is_date else int(day)
+
+
+def check_panel(panel: object) -> Panel:
+    """Return the panel, or refuse what is none."""
+    if not isinstance(panel, Panel):
+        raise ArgumentTypeError(
+            f"panel is {panel!r:.60}, a {type(panel).__name__}; give a Panel, such as "
+            "bc.Panel.from_csv(path)"
+        )
+    return panel
+
+
+def day_range(panel: Panel, days: object, what: str = "days") -> tuple[int, int]:
+    """Return the positions of a half-open range of days, as the `days` of environments mean it."""
+    if not isinstance(days, tuple | list) or len(days) != 2:
+        raise ArgumentTypeError(
+            f"{what} is {days!r}; give two days, the first one and the one behind the last, "
+            'such as (0, 100) or ("2015-01-01", None)'
+        )
+    start, stop = (
+        edge if day is None else edge_of(panel, day, what)
+        for day, edge in zip(days, (0, panel.n_days), strict=True)
+    )
+    if start >= stop:
+        raise ArgumentError(
+            f"{what} is {days!r}, positions {start} to {stop}; give a first day before the end"
+        )
+    return start, stop
+
+
+def edge_of(panel: Panel, day: object, what: str) -> int:
+    """Return the position of a day, which may be the one behind the last."""
+    if isinstance(day, str | np.datetime64) or hasattr(day, "isoformat"):
+        return position_of(panel, day)
+    at = whole_of(day, what, "positions, dates or None")
+    if not 0 <= at <= panel.n_days:
+        raise ArgumentError(
+            f"{what} has {at}, but the panel has days 0 to {panel.n_days}; give one of these"
+        )
+    return at
 
 
 def warn_of_prices(batch: PortfolioBatch) -> None:

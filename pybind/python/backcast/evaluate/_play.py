@@ -1,0 +1,220 @@
+"""Plays policies and baselines through ranges of days of the portfolio environment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from backcast import Panel
+from backcast.envs import PortfolioVectorEnv
+from backcast.errors import ArgumentError, ArgumentTypeError
+from backcast.evaluate._baselines import Baseline
+from backcast.evaluate._folds import Range
+
+Floats = NDArray[np.float64]
+# A function of a batch of observations, or an object that predicts as Stable-Baselines3's do.
+Policy: TypeAlias = Callable[[Any], Any] | Any
+
+# A power of two, so that `shares / _LARGEST` is exact.
+_LARGEST = 2**30
+# The default fee of environments, which baselines leave cash for.
+_FEE = 0.01
+# Settings of what an agent does, sees and risks. Baselines share all others: prices, costs, money.
+_OF_POLICIES = {
+    "actions",
+    "failure_threshold",
+    "history",
+    "history_length",
+    "hmax",
+    "indicator_lag",
+    "indicators",
+    "macro_tickers",
+    "margin",
+    "max_position",
+    "obs",
+    "reward",
+    "step_info",
+    "stop_loss_calculation",
+    "stop_loss_day",
+    "stop_loss_tolerance",
+    "valuation",
+}
+
+
+@dataclass(frozen=True)
+class Played:
+    """Values of portfolios over one range of days, and what trading cost."""
+
+    values: Floats
+    """Values at the closes, ``[runs, days]``."""
+    turnover: Floats
+    """Value traded over the first value, ``[runs]``."""
+    costs: Floats
+    """Fees and slippage in cash, ``[runs]``."""
+
+
+def play_policy(
+    policy: Policy, panel: Panel, days: Range, seeds: list[int], settings: Mapping[str, Any]
+) -> Played:
+    """Play a policy from the first to the last day of a range."""
+    if hasattr(policy, "predict"):
+        return _play(_Predicting(policy, len(seeds)), panel, days, seeds, settings)
+    if not callable(policy):
+        raise ArgumentTypeError(
+            f"policy is {policy!r:.60}, a {type(policy).__name__}; give a function of a batch of "
+            "observations that returns actions, or a model with `predict`"
+        )
+    return _play(lambda obs, begun: policy(obs), panel, days, seeds, settings)
+
+
+def play_baseline(
+    baseline: Baseline, panel: Panel, days: Range, seeds: list[int], settings: Mapping[str, Any]
+) -> Played:
+    """Play a baseline through the same market, at the same costs."""
+    if days[0] < baseline.needs:
+        raise ArgumentError(
+            f"baseline {baseline.name!r} needs {baseline.needs} bars before a test, and a test "
+            f"begins at {days[0]}; test later, give it a shorter lookback, or leave it out with "
+            "baselines="
+        )
+    market = {name: given for name, given in settings.items() if name not in _OF_POLICIES}
+    market |= {"hmax": _LARGEST, "failure_threshold": 0.0}
+    rule = _Rebalancing(baseline, panel, days[0], market)
+    return _play(rule, panel, days, seeds, market)
+
+
+def _play(
+    act: Callable[[Any, NDArray[np.bool_]], Any],
+    panel: Panel,
+    days: Range,
+    seeds: list[int],
+    settings: Mapping[str, Any],
+) -> Played:
+    runs, length = len(seeds), days[1] - days[0]
+    with _environment(panel, days, runs, settings) as envs:
+        obs, _ = envs.reset(seed=seeds, options={"start_day": days[0]})
+        if isinstance(act, _Rebalancing):
+            act.see(envs)
+        begun = np.ones(runs, np.bool_)
+        values = np.full((runs, length), np.nan)
+        turnover, costs = np.zeros(runs), np.zeros(runs)
+        playing = np.ones(runs, np.bool_)
+        while playing.any():
+            obs, _, terminated, truncated, _ = envs.step(act(obs, begun))
+            ended = terminated | truncated
+            begun = ended
+            if not ended.any():
+                continue
+            metrics = envs.metrics_so_far()
+            for run in np.flatnonzero(ended & playing):
+                value = envs.history(int(run))["value"]
+                values[run, : len(value)] = value
+                # A portfolio that failed keeps its last value.
+                values[run, len(value) :] = value[-1]
+                turnover[run], costs[run] = metrics["turnover"][run], metrics["costs"][run]
+            playing &= ~ended
+            if playing.any():
+                # The others go on, and an ended episode cannot be stepped.
+                options = {"start_day": days[0], "reset_mask": ended}
+                obs, _ = envs.reset(options=options)
+    return Played(values, turnover, costs)
+
+
+class _environment:  # noqa: N801 - a context, as contextlib has them
+    """Environment over a range of days that is closed at the end."""
+
+    def __init__(self, panel: Panel, days: Range, runs: int, settings: Mapping[str, Any]) -> None:
+        self.envs = PortfolioVectorEnv(
+            panel,
+            runs,
+            **{**settings, "days": days, "record": True, "autoreset_mode": "disabled"},
+        )
+
+    def __enter__(self) -> PortfolioVectorEnv:
+        return self.envs
+
+    def __exit__(self, *_: object) -> None:
+        self.envs.close()
+
+
+class _Predicting:
+    """Model of Stable-Baselines3: without noise, and with the state of a recurrent one."""
+
+    def __init__(self, model: Any, runs: int) -> None:  # noqa: ANN401 - of another library
+        self.model, self.state = model, None
+
+    def __call__(self, obs: Any, begun: NDArray[np.bool_]) -> Any:  # noqa: ANN401
+        actions, self.state = self.model.predict(
+            obs, state=self.state, episode_start=begun, deterministic=True
+        )
+        return actions
+
+
+class _Rebalancing:
+    """Orders in shares that bring a portfolio to the weights of a baseline.
+
+    They are decided on the open of a day and the closes before it, and filled as other orders.
+    """
+
+    def __init__(
+        self, baseline: Baseline, panel: Panel, first: int, settings: Mapping[str, Any]
+    ) -> None:
+        self.baseline, self.panel, self.first = baseline, panel, first
+        self.settings = settings
+        self.price = np.ones(0)
+        self.closes = np.zeros((0, 0))
+
+    def see(self, envs: PortfolioVectorEnv) -> None:
+        """Read the closes of the tickers that are traded, and what buying them costs."""
+        rows = [self.panel.tickers.index(ticker) for ticker in envs.tickers]
+        close = self.panel.values[rows, :, self.panel.columns.index("close")]
+        self.closes = _filled(np.where(self.panel.mask[rows], close, np.nan))
+        costs = dict(self.settings.get("ticker_costs") or {})
+        everyone = self.settings.get("buy_cost_pct", _FEE)
+        fees = np.array([costs.get(ticker, (everyone,))[0] for ticker in envs.tickers])
+        slippage = self.settings.get("slippage_bps", 0.0) / 10_000
+        self.price = (1 + fees) * (1 + slippage)
+
+    def __call__(self, obs: Any, begun: NDArray[np.bool_]) -> Floats:  # noqa: ANN401
+        day = int(obs["day"].max())
+        every = self.baseline.every
+        passed = day - self.first
+        if passed != 0 and (every is None or passed % every != 0):
+            return np.zeros(obs["open"].shape)
+        return self._orders(obs, self._weights(day)) / _LARGEST
+
+    def _weights(self, day: int) -> Floats:
+        given = np.asarray(self.baseline.weights(self.closes[:, :day].copy()), np.float64)
+        tickers = len(self.closes)
+        if given.shape != (tickers,) or not (given >= 0).all() or given.sum() > 1 + 1e-9:
+            raise ArgumentError(
+                f"baseline {self.baseline.name!r} gave the weights {given}; give {tickers} "
+                "numbers from 0 up with a sum of at most 1"
+            )
+        return given
+
+    def _orders(self, obs: Any, weights: Floats) -> Floats:  # noqa: ANN401
+        opens, shares, cash = obs["open"], obs["shares"], obs["cash"]
+        listed = opens > 0
+        # What belongs to tickers without a bar goes to the others.
+        of_listed = np.where(listed, weights, 0.0)
+        total = of_listed.sum(axis=1, keepdims=True)
+        asked = weights.sum()
+        of_listed = np.divide(of_listed * asked, total, where=total > 0, out=np.zeros(opens.shape))
+        value = cash + (shares * opens).sum(axis=1, keepdims=True)
+        each = opens * self.price
+        target = np.divide(of_listed * value, each, where=listed, out=np.zeros(opens.shape))
+        orders: Floats = np.where(listed, np.floor(target) - shares, 0.0)
+        return np.clip(orders, -_LARGEST, _LARGEST)
+
+
+def _filled(closes: Floats) -> Floats:
+    """Fill days without a close with the last one before them; NaN before the first."""
+    known = np.where(np.isfinite(closes), np.arange(closes.shape[1]), 0)
+    last = np.maximum.accumulate(known, axis=1)
+    filled: Floats = np.take_along_axis(closes, last, axis=1)
+    return filled
