@@ -13,8 +13,10 @@ from pathlib import Path
 import backcast
 import backcast.envs
 import backcast.errors
+import backcast.evaluate
 import backcast.finrl
 import backcast.fleet
+import backcast.indicators
 import backcast.plot
 import backcast.returns
 import backcast.sim
@@ -31,8 +33,10 @@ PUBLIC = (
     backcast,
     backcast.envs,
     backcast.errors,
+    backcast.evaluate,
     backcast.finrl,
     backcast.fleet,
+    backcast.indicators,
     backcast.plot,
     backcast.returns,
     backcast.sim,

@@ -37,6 +37,7 @@ TESTS = {
     "backcast.fleet": (HERE, ["pybind/tests/fleet"]),
     "backcast.envs": (HERE, ["pybind/tests/envs"]),
     "backcast.evaluate": (HERE, ["pybind/tests/evaluate"]),
+    "backcast.indicators": (HERE, ["pybind/tests/indicators"]),
     "backcast.finrl": (HERE, ["pybind/tests/finrl"]),
     "backcast.sim": (HERE, ["pybind/tests/sim"]),
     "backcast.sb3": (ADAPTERS, ["tests/adapters", "-k", "sb3"]),

@@ -122,6 +122,7 @@ else:
             "evaluate",
             "finrl",
             "fleet",
+            "indicators",
             "jax",
             "plot",
             "returns",
