@@ -14,9 +14,12 @@ from waits import WATCHDOG_S, killing, watchdog
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
-# tests/adapters runs the examples that need PyTorch.
+# tests/adapters runs the examples that need PyTorch, or what builds on it.
+ELSEWHERE = ("import torch", "from stable_baselines3")
 PROGRAMS = [
-    path for path in sorted(EXAMPLES.glob("*.py")) if "import torch" not in path.read_text()
+    path
+    for path in sorted(EXAMPLES.glob("*.py"))
+    if not any(line in path.read_text() for line in ELSEWHERE)
 ]
 # Options of programs that would take tens of seconds on a slow machine.
 SHORTER = {"ppo_trading": ["--updates", "10", "--episodes", "16"]}
