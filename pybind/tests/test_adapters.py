@@ -16,6 +16,8 @@ WITHOUT = [
     ("cleanrl", "torch", "cleanrl"),
     ("cleanrl", "gymnasium", "cleanrl"),
     ("jax", "jax", "jax"),
+    ("torchrl", "torch", "torchrl"),
+    ("torchrl", "torchrl", "torchrl"),
 ]
 
 

@@ -129,6 +129,7 @@ else:
             "sb3",
             "sim",
             "torch",
+            "torchrl",
             "types",
         }:
             instead = import_module(f"{__name__}._elsewhere").ELSEWHERE.get(name)

@@ -12,7 +12,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 #: Pages about other libraries. `make test-adapters` installs the libraries and runs the pages.
 ADAPTERS = [
     ROOT / "docs" / "howto" / f"{name}.md"
-    for name in ("cleanrl", "jax", "pettingzoo", "sb3", "torch")
+    for name in ("cleanrl", "jax", "pettingzoo", "sb3", "torch", "torchrl")
 ]
 
 #: Languages of blocks, and what runs them. Blocks without a language are text.
