@@ -22,7 +22,7 @@ NOT_AN_API = {
 
 ADAPTERS = [r"backcast\.(cleanrl|jax|sb3|torch|torchrl)"]
 """Modules whose libraries may be missing here, so that they cannot be imported."""
-THEIRS = ["jax", "pettingzoo", "stable_baselines3", "tensordict", "torch", "torchrl"]
+THEIRS = ["h5py", "jax", "pettingzoo", "stable_baselines3", "tensordict", "torch", "torchrl"]
 
 
 def test_stubs_and_annotations_of_every_module_agree_with_it(tmp_path: Path) -> None:

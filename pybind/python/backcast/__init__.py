@@ -118,6 +118,7 @@ else:
             return getattr(import_module(f"{__name__}.{module}"), name)
         if name not in {
             "cleanrl",
+            "datasets",
             "envs",
             "evaluate",
             "finrl",

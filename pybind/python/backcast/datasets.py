@@ -1,0 +1,320 @@
+"""Rings of data sets: arrays in memory, and HDF5 files of D4RL and Minari.
+
+The files need h5py (``pip install 'backcast[hdf5]'``); ``import backcast`` alone does not.
+"""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from backcast._calls import explained
+from backcast._native import ReplayBuffer
+from backcast.errors import ArgumentError, ArgumentTypeError, BackcastError, MissingExtraError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["from_arrays", "from_hdf5"]
+
+_OBS = ("obs", "observations", "observation", "states")
+_TERMINATED = ("terminated", "terminations", "terminals", "dones", "done")
+_TRUNCATED = ("truncated", "truncations", "timeouts")
+# Elements that are read of a file at a time.
+_CHUNK = 1 << 20
+_Read = Callable[[int, int], Any]
+
+
+class _Parts:
+    """One array, in parts along its first axis."""
+
+    def __init__(
+        self, rows: int, shape: tuple[int, ...], dtype: np.dtype[Any], read: _Read
+    ) -> None:
+        self.rows, self.shape, self.dtype = rows, shape, dtype
+        self._read = read
+
+    @classmethod
+    def of(cls, array: Any) -> _Parts:
+        """Return the parts of an array in memory or in a file."""
+        return cls(len(array), array.shape[1:], array.dtype, lambda start, stop: array[start:stop])
+
+    def __iter__(self) -> Iterator[NDArray[Any]]:
+        step = max(1, _CHUNK // max(1, int(np.prod(self.shape))))
+        for start in range(0, self.rows, step):
+            yield np.ascontiguousarray(self._read(start, min(start + step, self.rows)))
+
+
+@explained
+def from_arrays(
+    arrays: Mapping[str, ArrayLike | Mapping[str, Any]],
+    name: str | None = None,
+    *,
+    capacity: int | None = None,
+    exist: Literal["error", "replace"] = "error",
+    persistent: bool = False,
+    dir: str | os.PathLike[str] | None = None,
+    leave_out: Sequence[str] | None = None,
+) -> ReplayBuffer:
+    """Make a ring of arrays that have one row for each step, as of D4RL's data sets.
+
+    Takes the names and has the rules of :meth:`backcast.ReplayBuffer.from_file` for ``.npz``
+    files: where ``next_obs`` is given, every transition is one of the arrays; where it is not, the
+    last step of a truncated episode is stored and starts no transition.
+
+    Parameters
+    ----------
+    arrays : mapping of str to array_like
+        ``obs`` and ``terminated``, or one of their other names such as ``observations`` and
+        ``terminals``; and any others. Nested dicts have names with ``/``.
+    name : str, optional
+        Name that other processes attach to; None for memory private to this process.
+    capacity : int, optional
+        Rows of the ring; by default as many as the data has.
+    exist : {"error", "replace"}
+        Policy when the name is taken.
+    persistent : bool
+        Keep the ring when no process holds it.
+    dir : path, optional
+        Base directory; by default ``BACKCAST_DIR``, else ``/dev/shm``.
+    leave_out : sequence of str, optional
+        Arrays that are not stored, each with what lies below it.
+
+    Returns
+    -------
+    ReplayBuffer
+        The ring; ``imported`` says what was stored.
+
+    Raises
+    ------
+    ArgumentError
+        If an array is missing, has another length or holds what no column can hold, or if a flag
+        is neither 0 nor 1. No ring is left.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> data = {"observations": np.zeros((4, 3), "f4"), "terminals": np.array([0, 0, 0, 1])}
+    >>> len(from_arrays(data))
+    4
+    """
+    if not isinstance(arrays, Mapping):
+        raise ArgumentTypeError(
+            f"arrays is a {type(arrays).__name__}; give a dict of arrays, one row for each step"
+        )
+    parts = {}
+    for path, value in _flat(arrays):
+        if _is_left_out(path, leave_out):
+            continue
+        array = np.asarray(value)
+        if array.ndim == 0:
+            raise ArgumentError(f"`{path}` is a single value; give one row for each step")
+        parts[path] = _Parts.of(array)
+    options = {"capacity": capacity, "exist": exist, "persistent": persistent, "dir": dir}
+    return _imported(parts, "arrays", name, options)
+
+
+@explained
+def from_hdf5(
+    path: str | os.PathLike[str],
+    name: str | None = None,
+    *,
+    capacity: int | None = None,
+    exist: Literal["error", "replace"] = "error",
+    persistent: bool = False,
+    dir: str | os.PathLike[str] | None = None,
+    leave_out: Sequence[str] | None = None,
+) -> ReplayBuffer:
+    """Make a ring of an HDF5 file of D4RL or Minari.
+
+    D4RL's files have one row for each step, and are stored as :func:`from_arrays` says; what lies
+    below ``metadata`` is left out. Minari's have a group ``episode_N`` for each episode, with an
+    observation more than steps. An episode whose last step has neither flag is truncated.
+
+    Parameters
+    ----------
+    path : path
+        The file; of Minari ``main_data.hdf5``, or the folder of the data set.
+    name, capacity, exist, persistent, dir, leave_out
+        As for :func:`from_arrays`.
+
+    Returns
+    -------
+    ReplayBuffer
+        The ring; ``imported`` says what was stored.
+
+    Raises
+    ------
+    MissingExtraError
+        If h5py is not installed.
+    ArgumentError
+        If the file is no HDF5 file of either kind, or as for :func:`from_arrays`.
+
+    Notes
+    -----
+    The file is read in parts, into memory beside the ring: the call takes twice the data's size.
+    Values below ``infos`` become columns of a step; Minari's last one of each episode is left out.
+    """
+    try:
+        import h5py
+    except ImportError as error:
+        raise MissingExtraError(
+            "h5py reads HDF5 files, and is not installed; run `pip install 'backcast[hdf5]'`"
+        ) from error
+    place = os.fspath(path)
+    for inner in ("main_data.hdf5", os.path.join("data", "main_data.hdf5")):
+        if os.path.isfile(os.path.join(place, inner)):
+            place = os.path.join(place, inner)
+            break
+    try:
+        file = h5py.File(place, "r")
+    except OSError as error:
+        raise ArgumentError(f"{place} is no HDF5 file that can be read: {error}") from error
+    with file:
+        episodes = [key for key in file if key.startswith("episode_")]
+        if episodes:
+            parts = _of_episodes(file, episodes, place, leave_out)
+        else:
+            left_out = [*(leave_out or ()), "metadata"]
+            parts = _of_steps(file, place, left_out)
+        options = {"capacity": capacity, "exist": exist, "persistent": persistent, "dir": dir}
+        return _imported(parts, place, name, options)
+
+
+def _of_steps(file: Any, place: str, leave_out: Sequence[str]) -> dict[str, _Parts]:
+    parts = {}
+    for path, data in _flat(file):
+        if _is_left_out(path, leave_out):
+            continue
+        if not data.shape:
+            raise ArgumentError(
+                f'{place}: `{path}` is a single value; give leave_out=["{path}"] if it is no data'
+            )
+        parts[path] = _Parts.of(data)
+    return parts
+
+
+def _of_episodes(
+    file: Any, names: list[str], place: str, leave_out: Sequence[str] | None
+) -> dict[str, _Parts]:
+    """Return the steps of Minari's episodes, one after the other."""
+    names = sorted(names, key=lambda name: int(name.removeprefix("episode_")))
+    lists: dict[str, list[NDArray[Any]]] = {}
+    for name in names:
+        arrays = {
+            path: data for path, data in _flat(file[name]) if not _is_left_out(path, leave_out)
+        }
+        for wanted in ("observations", "actions", "rewards", "terminations", "truncations"):
+            if not any(path.split("/")[0] == wanted for path in arrays):
+                raise ArgumentError(
+                    f"{place}: {name} has no `{wanted}`, which Minari's data sets have; it has "
+                    f"{', '.join(arrays) or 'nothing'}"
+                )
+        steps = len(arrays["rewards"])
+        if not steps:
+            continue
+        found = {}
+        for path, data in arrays.items():
+            top, _, below = path.partition("/")
+            is_seen = top in ("observations", "infos")
+            if len(data) != steps + is_seen:
+                raise ArgumentError(
+                    f"{place}: `{path}` of {name} has {len(data)} rows, and there are {steps} "
+                    f'rewards: {steps + is_seen} are needed; give leave_out=["{path}"] if it is '
+                    "no data of steps"
+                )
+            values = data[:]
+            found[path] = values[:steps]
+            if top == "observations":
+                found[f"next_observations/{below}" if below else "next_observations"] = values[1:]
+        truncated = np.array(found["truncations"], bool)
+        truncated[-1] |= not found["terminations"][-1]
+        found["truncations"] = truncated
+        if lists and found.keys() != lists.keys():
+            odd = sorted(found.keys() ^ lists.keys())[0]
+            raise ArgumentError(
+                f"{place}: `{odd}` is in some episodes and not in {name}, or the other way; give "
+                f'leave_out=["{odd}"]'
+            )
+        for path, values in found.items():
+            lists.setdefault(path, []).append(values)
+    if not lists:
+        raise ArgumentError(f"{place} has no episode with a step; there is nothing to store")
+    return {path: _Parts.of(np.concatenate(values)) for path, values in lists.items()}
+
+
+def _flat(values: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        # Groups of files are mappings too.
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{path}{key}/")
+        else:
+            yield f"{path}{key}", value
+
+
+def _is_left_out(path: str, leave_out: Sequence[str] | None) -> bool:
+    return any(path == name or path.startswith(f"{name}/") for name in leave_out or ())
+
+
+def _imported(
+    parts: dict[str, _Parts], source: str, name: str | None, options: dict[str, Any]
+) -> ReplayBuffer:
+    """Make a ring of arrays, by the import of NumPy's files, from a file in memory."""
+    _check(parts, source)
+    memory = os.memfd_create("backcast-arrays", os.MFD_CLOEXEC)
+    try:
+        with os.fdopen(memory, "wb", closefd=False) as file, zipfile.ZipFile(file, "w") as zipped:
+            for path, part in parts.items():
+                with zipped.open(f"{path}.npy", "w", force_zip64=True) as member:
+                    _write(member, part, path, source)
+        place = f"/proc/self/fd/{memory}"
+        try:
+            return ReplayBuffer.from_file(place, name, "npz", **options)
+        except BackcastError as error:
+            # The file in memory has no name that would mean anything to the caller.
+            error.args = (str(error).replace(place, source), *error.args[1:])
+            raise
+    finally:
+        os.close(memory)
+
+
+def _check(parts: dict[str, _Parts], source: str) -> None:
+    for what, names in (("obs", _OBS), ("terminated", _TERMINATED)):
+        if not any(path.split("/")[0] in names for path in parts):
+            raise ArgumentError(
+                f"{source}: there is no `{what}`, and no {', '.join(f'`{n}`' for n in names[1:])}; "
+                f"there is {', '.join(parts) or 'nothing'}"
+            )
+    rows = {path: part.rows for path, part in parts.items()}
+    (first, length), *others = rows.items()
+    for path, count in others:
+        if count != length:
+            raise ArgumentError(
+                f"{source}: `{path}` has {count} rows, and `{first}` has {length}; give as many, "
+                f'or leave_out=["{path}"]'
+            )
+
+
+def _write(member: Any, part: _Parts, path: str, source: str) -> None:
+    header = {
+        "descr": np.lib.format.dtype_to_descr(part.dtype),
+        "fortran_order": False,
+        "shape": (part.rows, *part.shape),
+    }
+    np.lib.format.write_array_header_1_0(member, header)
+    is_flag = path in (*_TERMINATED, *_TRUNCATED)
+    at = 0
+    for values in part:
+        if is_flag and values.dtype != np.bool_:
+            wrong = ~((values == 0) | (values == 1))
+            if wrong.any():
+                row = at + int(np.flatnonzero(wrong.reshape(len(values), -1).any(axis=1))[0])
+                raise ArgumentError(
+                    f"{source}: `{path}` of step {row} is {values[row - at]}; a flag is 0 or 1"
+                )
+        member.write(values.tobytes())
+        at += len(values)
