@@ -129,6 +129,7 @@ else:
             "returns",
             "sb3",
             "sim",
+            "summaries",
             "torch",
             "torchrl",
             "types",
