@@ -11,8 +11,11 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 #: Pages about other libraries. `make test-adapters` installs the libraries and runs the pages.
 ADAPTERS = [
-    ROOT / "docs" / "howto" / f"{name}.md"
-    for name in ("cleanrl", "jax", "pettingzoo", "sb3", "torch", "torchrl")
+    ROOT / "docs" / f"{name}.md"
+    for name in (
+        *("howto/cleanrl", "howto/jax", "howto/pettingzoo", "howto/sb3", "howto/torch"),
+        *("howto/torchrl", "migrate/torchrl"),
+    )
 ]
 
 #: Languages of blocks, and what runs them. Blocks without a language are text.
