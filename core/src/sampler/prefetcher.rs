@@ -1,6 +1,8 @@
 //! Prefetcher: a thread draws batches ahead while the caller works with earlier ones.
 
 mod state;
+#[cfg(test)]
+mod tests;
 mod thread;
 mod waits;
 
@@ -32,19 +34,27 @@ const MAX_PREFETCH: usize = 1024;
 pub struct BatchesOptions {
     prefetch: usize,
     limit: Option<u64>,
+    unused: usize,
 }
 
 impl BatchesOptions {
     /// Draws at most `k` batches ahead of the one that the caller holds; 0 draws without a thread.
     #[must_use]
     pub fn prefetch(k: usize) -> Self {
-        Self { prefetch: k, limit: None }
+        Self { prefetch: k, limit: None, unused: 0 }
     }
 
     /// Ends after `n` batches; endless otherwise.
     #[must_use]
     pub fn limit(mut self, n: u64) -> Self {
         self.limit = Some(n);
+        self
+    }
+
+    /// Lets the caller take up to `n` batches early; see [`Batches::set_unused`].
+    #[must_use]
+    pub fn unused(mut self, n: usize) -> Self {
+        self.unused = n;
         self
     }
 }
@@ -100,6 +110,11 @@ pub struct Batches<M: BatchBuffers = Batch> {
     at: SamplerState,
     /// Whether a batch was returned that can be taken back.
     returned: bool,
+    /// Number of the first batch.
+    first: u64,
+    /// Batches that were returned last and are not used yet, and the most that there may be.
+    unused: u64,
+    max_unused: u64,
     state: State<M>,
 }
 
@@ -136,7 +151,7 @@ impl<M: BatchBuffers> Batches<M> {
         make: Option<Make<M>>,
         memory: Vec<M>,
     ) -> Result<Self, Refused> {
-        let BatchesOptions { prefetch, limit } = options;
+        let BatchesOptions { prefetch, limit, unused } = options;
         let checked = if prefetch > MAX_PREFETCH {
             Err(SampleError::BadPrefetch { asked: prefetch, limit: MAX_PREFETCH })
         } else {
@@ -147,6 +162,7 @@ impl<M: BatchBuffers> Batches<M> {
             Err(error) => return Err((Box::new(sampler), error)),
         };
         let report = Arc::default();
+        sampler.selection.keep(1 + unused);
         Ok(Self {
             plan,
             ring: sampler.ring().clone(),
@@ -162,6 +178,9 @@ impl<M: BatchBuffers> Batches<M> {
             report,
             at: sampler.state(),
             returned: false,
+            first: sampler.next_batch(),
+            unused: 0,
+            max_unused: unused as u64,
             state: State::Idle(Box::new(sampler)),
         })
     }
@@ -254,6 +273,7 @@ impl<M: BatchBuffers> Batches<M> {
             return false;
         }
         self.returned = false;
+        self.unused = self.unused.saturating_sub(1);
         self.at.batches = batch;
         self.left = self.left.map(|left| left + 1);
         match &mut self.state {
@@ -264,6 +284,22 @@ impl<M: BatchBuffers> Batches<M> {
             _ => self.stop(),
         }
         true
+    }
+
+    /// Says that the last `batches` of the returned batches are not used yet. Like batches that
+    /// wait in the thread, [`state`](Self::state) does not count them, and the sampler draws them
+    /// again after [`into_sampler`](Self::into_sampler). For a caller that begins to copy batches
+    /// to another device before it needs them. At most as many are unused as
+    /// [`BatchesOptions::unused`] says, and as this iterator returned.
+    pub fn set_unused(&mut self, batches: u64) {
+        let returned = self.at.batches.wrapping_sub(self.first);
+        self.unused = batches.min(self.max_unused).min(returned);
+    }
+
+    /// Returns the number of unused batches.
+    #[must_use]
+    pub fn unused(&self) -> u64 {
+        self.unused
     }
 
     /// Returns the number of the next batch to be returned.
@@ -290,6 +326,7 @@ impl<M: BatchBuffers> Batches<M> {
     #[must_use]
     pub fn into_parts(mut self) -> (Sampler, Vec<M>) {
         self.stop();
+        self.return_unused();
         match std::mem::replace(&mut self.state, State::Gone) {
             State::Idle(sampler) => (*sampler, self.spare.drain(..).collect()),
             _ => unreachable!("a stopped thread has given the sampler back"),
@@ -302,10 +339,13 @@ impl<M: BatchBuffers> Batches<M> {
         &self.plan
     }
 
-    /// Returns the state of the sampler before the next batch to be returned.
+    /// Returns the state of the sampler before the next batch to be returned, or before the first
+    /// unused one.
     #[must_use]
     pub fn state(&self) -> SamplerState {
-        self.at.clone()
+        let mut at = self.at.clone();
+        at.batches = at.batches.wrapping_sub(self.unused);
+        at
     }
 
     /// Returns the ring that is drawn from.
@@ -359,7 +399,9 @@ impl<M: BatchBuffers> Iterator for Batches<M> {
 impl<M: BatchBuffers> Drop for Batches<M> {
     fn drop(&mut self) {
         // A panic of the thread concerns callers that wait for a batch; this one does not.
-        let _ = self.join();
+        if self.join().is_ok() {
+            self.return_unused();
+        }
     }
 }
 

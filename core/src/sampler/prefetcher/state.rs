@@ -49,9 +49,9 @@ impl<M: BatchBuffers> Batches<M> {
         if matches!(self.state, State::Idle(_))
             && let State::Idle(mut sampler) = std::mem::replace(&mut self.state, State::Gone)
         {
-            // Keep the claims of the batches that wait, of the one being drawn, and of the one
-            // returned last.
-            sampler.selection.keep(self.prefetch + 2);
+            // Keep the claims of the batches that wait, of the one being drawn, of the one returned
+            // last, and of unused ones.
+            sampler.selection.keep(self.prefetch + self.kept() + 1);
             let plan = Arc::clone(&self.plan);
             let (make, left, prefetch) = (self.make, self.left, self.prefetch);
             match Running::start(sampler, plan, make, left, prefetch, &self.report) {
@@ -91,11 +91,29 @@ impl<M: BatchBuffers> Batches<M> {
                 let unreturned = sampler.next_batch().wrapping_sub(self.at.batches);
                 let items = unreturned.saturating_mul(self.plan.batch() as u64);
                 sampler.return_to(self.at.batches, items);
-                sampler.selection.keep(1);
+                sampler.selection.keep(self.kept());
                 self.state = State::Idle(sampler);
             }
             other => self.state = other,
         }
         Ok(())
+    }
+
+    /// Returns the number of returned batches that can be drawn again.
+    fn kept(&self) -> usize {
+        usize::try_from(self.max_unused).map_or(usize::MAX, |unused| unused.saturating_add(1))
+    }
+
+    /// Lets a sampler that has no thread draw the unused batches again.
+    pub(super) fn return_unused(&mut self) {
+        let unused = std::mem::take(&mut self.unused);
+        if let State::Idle(sampler) = &mut self.state {
+            if unused > 0 {
+                self.at.batches = self.at.batches.wrapping_sub(unused);
+                let items = unused.saturating_mul(self.plan.batch() as u64);
+                sampler.return_to(self.at.batches, items);
+            }
+            sampler.selection.keep(1);
+        }
     }
 }

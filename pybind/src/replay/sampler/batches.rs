@@ -28,8 +28,43 @@ const WAIT: Duration = Duration::from_millis(20);
 pub(crate) enum Prefetcher {
     /// Draws into new memory.
     Fresh(CoreBatches<CoreBatch>),
-    /// Draws into a few batches in turn; holds the one that the caller has.
-    Cycle(CoreBatches<LentArrays>, Option<LentArrays>),
+    /// Draws into a few batches in turn; holds those that the caller has.
+    Cycle(CoreBatches<LentArrays>, HeldBatches),
+}
+
+/// Batches that the caller has, and who says that they can be filled again.
+pub(crate) enum HeldBatches {
+    /// The next call fills the one that was returned last.
+    Last(Option<LentArrays>),
+    /// The caller gives each back.
+    Any(Vec<LentArrays>),
+}
+
+impl HeldBatches {
+    /// Takes those that the next call can fill.
+    fn take_last(&mut self) -> Option<LentArrays> {
+        match self {
+            Self::Last(held) => held.take(),
+            Self::Any(_) => None,
+        }
+    }
+
+    /// Takes batch `number` back from the caller, if the caller has it.
+    fn take(&mut self, number: usize) -> Option<LentArrays> {
+        let Self::Any(held) = self else { return None };
+        let at = held.iter().position(|held| held.number == number)?;
+        Some(held.swap_remove(at))
+    }
+
+    /// Holds a batch that the caller gets. Returns its number.
+    fn hold(&mut self, lent: LentArrays) -> usize {
+        let number = lent.number;
+        match self {
+            Self::Last(held) => *held = Some(lent),
+            Self::Any(held) => held.push(lent),
+        }
+        number
+    }
 }
 
 /// Batch that the thread has drawn.
@@ -39,19 +74,30 @@ enum Drawn {
     Again(usize),
 }
 
+/// Result of looking for a batch.
+struct Looked {
+    found: Poll<Option<Result<Drawn, SampleError>>>,
+    /// Number of the batch.
+    number: u64,
+    /// Report of a long wait.
+    report: Option<String>,
+    /// Ring that was found to have lost its name.
+    unlinked: Option<Ring>,
+}
+
 impl Prefetcher {
-    fn poll(&mut self) -> Poll<Option<Result<Drawn, SampleError>>> {
+    fn poll(&mut self, wait: Duration) -> Poll<Option<Result<Drawn, SampleError>>> {
         match self {
             Self::Fresh(batches) => batches
-                .next_within(WAIT)
+                .next_within(wait)
                 .map(|next| next.map(|drawn| drawn.map(|batch| Drawn::Fresh(Box::new(batch))))),
             Self::Cycle(batches, held) => {
-                if let Some(over) = held.take() {
+                if let Some(over) = held.take_last() {
                     batches.refill(over);
                 }
-                batches.next_within(WAIT).map(|next| {
-                    next.map(|drawn| drawn.map(|lent| Drawn::Again(held.insert(lent).number)))
-                })
+                batches
+                    .next_within(wait)
+                    .map(|next| next.map(|drawn| drawn.map(|lent| Drawn::Again(held.hold(lent)))))
             }
         }
     }
@@ -69,6 +115,29 @@ impl Prefetcher {
         match self {
             Self::Fresh(batches) => batches.take_back(number),
             Self::Cycle(batches, _) => batches.take_back(number),
+        }
+    }
+
+    /// Fills batch `number` again, which the caller gives back.
+    fn refill(&mut self, number: usize) {
+        if let Self::Cycle(batches, held) = self
+            && let Some(over) = held.take(number)
+        {
+            batches.refill(over);
+        }
+    }
+
+    /// Counts the batch that was returned last as not used yet, if the caller says when it is.
+    fn count_unused(&mut self) {
+        if let Self::Cycle(batches, HeldBatches::Any(_)) = self {
+            batches.set_unused(batches.unused() + 1);
+        }
+    }
+
+    /// Counts the oldest unused batch as used.
+    fn use_oldest(&mut self) {
+        if let Self::Cycle(batches, _) = self {
+            batches.set_unused(batches.unused().saturating_sub(1));
         }
     }
 
@@ -134,6 +203,8 @@ pub(crate) struct Batches {
     draws: Arc<SharedSampler>,
     /// Batches that are filled in turn.
     cycle: Vec<Py<PyDict>>,
+    /// Whether the caller applies `transform` and gives each batch back.
+    by_caller: bool,
     /// Set at the end of the iterator, before it is closed.
     ended: AtomicBool,
 }
@@ -165,11 +236,36 @@ impl Batches {
                     return sampler.try_batches(batch, options).map(Prefetcher::Fresh);
                 }
                 let batches = sampler.try_batches_over(batch, lent, options);
-                batches.map(|batches| Prefetcher::Cycle(batches, None))
+                batches.map(|batches| Prefetcher::Cycle(batches, HeldBatches::Last(None)))
             })
         })?;
         let cycle = cycle.into_iter().map(Bound::unbind).collect();
-        Ok(Self { ahead, draws: Arc::clone(draws), cycle, ended: AtomicBool::new(false) })
+        let (draws, ended) = (Arc::clone(draws), AtomicBool::new(false));
+        Ok(Self { ahead, draws, cycle, by_caller: false, ended })
+    }
+
+    /// Lends the sampler to a new iterator that fills dicts of arrays of the caller. It draws all
+    /// of them ahead, and fills each again only after the caller gave it back.
+    pub(crate) fn into_memory(
+        py: Python<'_>,
+        draws: &Arc<SharedSampler>,
+        batch: usize,
+        memory: Vec<Bound<'_, PyDict>>,
+        options: BatchesOptions,
+        timeout: Option<Duration>,
+    ) -> Result<Self, Failure> {
+        let lent = draws.lend_arrays(py, batch, &memory)?;
+        let options = options.unused(lent.len());
+        let ahead = py.detach(|| {
+            draws.lend(|mut sampler| {
+                sampler.set_timeout(timeout);
+                let batches = sampler.try_batches_over(batch, lent, options);
+                batches.map(|batches| Prefetcher::Cycle(batches, HeldBatches::Any(Vec::new())))
+            })
+        })?;
+        let cycle = memory.into_iter().map(Bound::unbind).collect();
+        let (draws, ended) = (Arc::clone(draws), AtomicBool::new(false));
+        Ok(Self { ahead, draws, cycle, by_caller: true, ended })
     }
 
     /// Passes what was drawn to the caller's functions, and warns of a ring that lost its name.
@@ -192,6 +288,10 @@ impl Batches {
                 batch
             }
         };
+        if self.by_caller {
+            self.draws.hooks.store_rewards(&batch)?;
+            return Ok(batch.into_any());
+        }
         self.draws.hooks.apply(batch, true)
     }
 
@@ -199,6 +299,38 @@ impl Batches {
     /// has returned another batch meanwhile.
     fn take_back(&self, number: u64) {
         let _ = self.ahead.with_uninterrupted(|ahead| Ok(ahead.take_back(number)));
+    }
+
+    /// Looks for the next batch, for at most `wait`.
+    fn look(&self, py: Python<'_>, wait: Duration) -> Result<Looked, Failure> {
+        py.detach(|| {
+            self.ahead.with(|ahead| {
+                let number = ahead.next_batch();
+                let found = ahead.poll(wait);
+                if let Poll::Ready(Some(Ok(_))) = found {
+                    ahead.count_unused();
+                }
+                let report = if found.is_pending() { ahead.take_report() } else { None };
+                let ring = ahead.ring();
+                let unlinked = ring.take_unlinked().then(|| ring.clone());
+                Ok(Looked { found, number, report, unlinked })
+            })
+        })
+    }
+
+    /// Hands a batch out. Takes it back if a function of the caller fails.
+    fn hand_out<'py>(
+        &self,
+        py: Python<'py>,
+        drawn: Drawn,
+        number: u64,
+        unlinked: Option<&Ring>,
+    ) -> Result<Bound<'py, PyAny>, Failure> {
+        let received = self.received(py, drawn, unlinked);
+        if received.is_err() {
+            py.detach(|| self.take_back(number));
+        }
+        received
     }
 
     /// Stops the thread and gives the sampler back.
@@ -234,29 +366,18 @@ impl Batches {
 
     fn __next__<'py>(&self, py: Python<'py>) -> Result<Option<Bound<'py, PyAny>>, Failure> {
         loop {
-            let look = |ahead: &mut Prefetcher| {
-                let number = ahead.next_batch();
-                let looked = ahead.poll();
-                let report = if looked.is_pending() { ahead.take_report() } else { None };
-                let ring = ahead.ring();
-                Ok((looked, number, report, ring.take_unlinked().then(|| ring.clone())))
-            };
-            let (looked, number, report, unlinked) = match py.detach(|| self.ahead.with(look)) {
+            let Looked { found, number, report, unlinked } = match self.look(py, WAIT) {
                 // The iterator has ended, perhaps in another thread, which closed it.
                 Err(_) if self.ended.load(Ordering::Relaxed) => return Ok(None),
                 looked => looked?,
             };
-            if let Poll::Ready(Some(Ok(drawn))) = looked {
-                let received = self.received(py, drawn, unlinked.as_ref());
-                if received.is_err() {
-                    py.detach(|| self.take_back(number));
-                }
-                return received.map(Some);
+            if let Poll::Ready(Some(Ok(drawn))) = found {
+                return self.hand_out(py, drawn, number, unlinked.as_ref()).map(Some);
             }
             if let Some(ring) = unlinked {
                 warn_unlinked(py, &ring)?;
             }
-            match looked {
+            match found {
                 Poll::Pending => signals::listen(py, report.as_deref())?,
                 Poll::Ready(None) => {
                     self.ended.store(true, Ordering::Relaxed);
@@ -267,6 +388,45 @@ impl Batches {
                 Poll::Ready(Some(Ok(_))) => {}
             }
         }
+    }
+
+    /// Return the next batch if the thread has drawn it, else None; None after the last one too.
+    #[pyo3(signature = (), text_signature = "($self)")]
+    fn _next_ready<'py>(&self, py: Python<'py>) -> Result<Option<Bound<'py, PyAny>>, Failure> {
+        let Looked { found, number, unlinked, .. } = self.look(py, Duration::ZERO)?;
+        if let Poll::Ready(Some(Ok(drawn))) = found {
+            return self.hand_out(py, drawn, number, unlinked.as_ref()).map(Some);
+        }
+        if let Some(ring) = unlinked {
+            warn_unlinked(py, &ring)?;
+        }
+        match found {
+            Poll::Ready(Some(Err(error))) => Err(error.into()),
+            _ => Ok(None),
+        }
+    }
+
+    /// Give back dict number `place`, which the thread fills again.
+    #[pyo3(signature = (place), text_signature = "($self, place)")]
+    fn _refill(&self, py: Python<'_>, place: usize) -> Result<(), Failure> {
+        py.detach(|| {
+            self.ahead.with_uninterrupted(|ahead| {
+                ahead.refill(place);
+                Ok(())
+            })
+        })
+    }
+
+    /// Count the oldest batch that was returned, and not used yet, as used. The sampler draws those
+    /// that are not used again after the iterator.
+    #[pyo3(signature = (), text_signature = "($self)")]
+    fn _use_oldest(&self, py: Python<'_>) -> Result<(), Failure> {
+        py.detach(|| {
+            self.ahead.with_uninterrupted(|ahead| {
+                ahead.use_oldest();
+                Ok(())
+            })
+        })
     }
 
     /// Stop the thread after its current batch, and give the sampler back.

@@ -16,12 +16,13 @@ use pyo3::types::{PyAny, PyDict, PyType};
 
 use crate::argument::{Argument, count_in, required};
 use crate::array::convert;
+use crate::array::view::LentArrays;
 use crate::error::{ErrorClass, Failure, bad_argument};
 use crate::handle::{Closing, Handle};
 use crate::replay::sampler::batch::to_python;
 use crate::replay::sampler::batches::Prefetcher;
 use crate::replay::sampler::hooks::BatchFunctions;
-use crate::replay::sampler::out::{FOUND, Out};
+use crate::replay::sampler::out::{FOUND, Out, lend_all};
 use crate::warning::warn_unlinked;
 
 /// Place of a core sampler.
@@ -334,6 +335,22 @@ impl SharedSampler {
             })
         })?;
         Ok(blanks.into_iter().map(|blank| to_python(py, blank)).collect::<PyResult<_>>()?)
+    }
+
+    /// Claims dicts of the caller's arrays for an iterator that fills them.
+    pub(crate) fn lend_arrays(
+        &self,
+        py: Python<'_>,
+        batch: usize,
+        memory: &[Bound<'_, PyDict>],
+    ) -> Result<Vec<LentArrays>, Failure> {
+        let plan = py.detach(|| self.with(|sampler| Ok(sampler.plan(batch)?)))?;
+        let numbered = memory.iter().enumerate().map(|(number, dict)| {
+            let mut lent = lend_all(dict, &plan)?;
+            lent.number = number;
+            Ok(lent)
+        });
+        numbered.collect()
     }
 
     /// Lends the sampler to the iterator that `make` returns. Keeps the sampler if `make` returns

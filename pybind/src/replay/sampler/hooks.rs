@@ -39,8 +39,8 @@ impl BatchFunctions {
         drawn: bool,
     ) -> Result<Bound<'py, PyAny>, Failure> {
         let py = batch.py();
-        if let Some(hindsight) = self.hindsight.as_ref().filter(|_| drawn) {
-            hindsight.bind(py).call_method1(intern!(py, "_store_rewards"), (&batch,))?;
+        if drawn {
+            self.store_rewards(&batch)?;
         }
         let Some(transform) = &self.transform else { return Ok(batch.into_any()) };
         let changed = transform.bind(py).call1((batch,))?;
@@ -49,6 +49,15 @@ impl BatchFunctions {
             return Err(Failure::new(ErrorClass::Sample, message));
         }
         Ok(changed)
+    }
+
+    /// Stores the rewards of goals that were relabelled in a batch that was drawn.
+    pub(crate) fn store_rewards(&self, batch: &Bound<'_, PyDict>) -> Result<(), Failure> {
+        if let Some(hindsight) = &self.hindsight {
+            let py = batch.py();
+            hindsight.bind(py).call_method1(intern!(py, "_store_rewards"), (batch,))?;
+        }
+        Ok(())
     }
 }
 

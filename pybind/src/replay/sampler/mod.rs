@@ -80,6 +80,16 @@ impl Sampler {
         self.draws.close(py)
     }
 
+    /// Refuses to draw ahead with a function of beta.
+    fn refuse_schedule(&self) -> Result<(), Failure> {
+        if self.priorities.as_ref().is_some_and(|of| of.schedule.is_some()) {
+            let message = "beta is a function, which the thread that draws ahead cannot call; give \
+                           beta=(first, batches) to the sampler, or call `sample`";
+            return Err(Failure::new(ErrorClass::Sample, message));
+        }
+        Ok(())
+    }
+
     /// Sets beta to the result of its function for the next batch, if it is a function.
     fn follow_schedule(&self, py: Python<'_>) -> Result<(), Failure> {
         let schedule = self.priorities.as_ref().and_then(|of| of.schedule.as_ref());
@@ -271,17 +281,43 @@ impl Sampler {
         let batch = batch_size_of(batch_size)?;
         let prefetch =
             count_in(prefetch, "prefetch", 0..=MAX_PREFETCH, ErrorClass::Sample)? as usize;
-        let options = BatchesOptions::prefetch(prefetch);
-        let limit = limit.map(|limit| count(limit, "limit", 0, ErrorClass::Sample)).transpose()?;
-        let options = limit.map_or(options, |limit| options.limit(limit.into()));
+        let options = limited(BatchesOptions::prefetch(prefetch), limit)?;
         let reuse = reuse.get("reuse", "True or False")?;
-        if self.priorities.as_ref().is_some_and(|of| of.schedule.is_some()) {
-            let message = "beta is a function, which the thread that draws ahead cannot call; give \
-                           beta=(first, batches) to the sampler, or call `sample`";
-            return Err(Failure::new(ErrorClass::Sample, message));
-        }
+        self.refuse_schedule()?;
         let memory = reuse.then_some(prefetch + 1);
         Batches::new(py, &self.draws, batch, options, memory, timeout)
+    }
+
+    /// Return memory of a batch, with nothing drawn into it.
+    #[pyo3(signature = (batch_size), text_signature = "($self, batch_size)")]
+    fn _blank<'py>(
+        &self,
+        py: Python<'py>,
+        batch_size: Argument<i128>,
+    ) -> Result<Bound<'py, PyDict>, Failure> {
+        let mut blanks = self.draws.blanks(py, batch_size_of(batch_size)?, 1)?;
+        Ok(blanks.remove(0))
+    }
+
+    /// Draw batches ahead into dicts of arrays, each of which is given back with ``_refill``.
+    ///
+    /// The batches have not passed ``transform``.
+    #[pyo3(signature = (batch_size, memory, *, limit=None, timeout=None))]
+    #[pyo3(text_signature = "($self, batch_size, memory, *, limit=None, timeout=None)")]
+    #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
+    fn _batches_into<'py>(
+        &self,
+        py: Python<'py>,
+        batch_size: Argument<i128>,
+        memory: Vec<Bound<'py, PyDict>>,
+        limit: Option<Argument<i128>>,
+        timeout: Option<Argument<f64>>,
+    ) -> Result<Batches, Failure> {
+        let timeout = timeout_of(timeout)?;
+        let batch = batch_size_of(batch_size)?;
+        let options = limited(BatchesOptions::prefetch(0), limit)?;
+        self.refuse_schedule()?;
+        Batches::into_memory(py, &self.draws, batch, memory, options, timeout)
     }
 
     /// Fetch transitions by index, such as those of an earlier batch.
@@ -670,4 +706,13 @@ impl Sampler {
             ),
         ))
     }
+}
+
+/// Reads the argument `limit`.
+fn limited(
+    options: BatchesOptions,
+    limit: Option<Argument<i128>>,
+) -> Result<BatchesOptions, Failure> {
+    let limit = limit.map(|limit| count(limit, "limit", 0, ErrorClass::Sample)).transpose()?;
+    Ok(limit.map_or(options, |limit| options.limit(limit.into())))
 }

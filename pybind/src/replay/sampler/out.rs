@@ -89,6 +89,14 @@ impl<'py> Out<'py> {
     }
 }
 
+/// Claims the arrays of a dict that has all keys, for an iterator that fills it.
+pub(super) fn lend_all(into: &Bound<'_, PyDict>, plan: &BatchPlan) -> Result<LentArrays, Failure> {
+    match arrays(into, plan)? {
+        Kinds::Arrays(lent, fresh) if fresh.iter().all(Option::is_none) => Ok(lent),
+        _ => refuse("memory of batches lacks a key that they have; give every key".to_owned()),
+    }
+}
+
 fn refuse<T>(message: String) -> Result<T, Failure> {
     Err(Failure::new(ErrorClass::Sample, message))
 }
