@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from backcast import Batch
-from backcast.torch._tensors import Pinned, tensors_of
+from backcast.errors import ArgumentError, ArgumentTypeError
+from backcast.torch._pool import PoolBatch
+from backcast.torch._tensors import tensors_of
 
 if TYPE_CHECKING:
     from backcast import ReplayBuffer
@@ -30,18 +32,23 @@ class Conversion:
         roles = buf.schema.columns.items()
         self._obs = frozenset(name for name, (_, _, role) in roles if role == "obs")
         self._bfloat16 = frozenset(name for name, (code, _, _) in roles if code == "bfloat16")
-        self._pinned = Pinned(device) if device.type == "cuda" else None
 
     def __call__(self, batch: Batch) -> Batch:
         """Return a batch of tensors.
 
         On the CPU they share the memory of the arrays, but for tensors whose values or strides
-        change.
+        change. A batch of a pool is copied to the device meanwhile; others when this returns.
         """
-        if self._pinned is not None:
-            found = self._pinned.moved(batch)
-        else:
-            found = tensors_of(batch, None if self.device.type == "cpu" else self.device)
+        if isinstance(batch, PoolBatch):
+            tensors, copy = batch.pool.begin(batch)
+            copy.hand_over(tensors)
+            return self.of_tensors(tensors)
+        return self.of_tensors(
+            tensors_of(batch, None if self.device.type == "cpu" else self.device)
+        )
+
+    def of_tensors(self, found: dict[str, Any]) -> Batch:
+        """Return a batch of tensors that are on the device."""
         if self._bfloat16:
             found = _mapped(found, self._bfloat16, _as_bfloat16)
         if self._contiguous is None:
@@ -49,6 +56,17 @@ class Conversion:
         if self._float_obs:
             found = _mapped(found, self._obs, _as_float)
         return Batch(found)
+
+
+def check_float_obs(buf: ReplayBuffer, float_obs: bool) -> None:
+    """Refuse ``float_obs`` of another type, or of a ring without uint8 observations."""
+    if not isinstance(float_obs, bool):
+        raise ArgumentTypeError(f"float_obs is {float_obs!r}; give True or False")
+    columns = buf.schema.columns.values()
+    if float_obs and not any(code == "u1" and role == "obs" for code, _, role in columns):
+        raise ArgumentError(
+            "float_obs is True, but no column of observations is uint8; leave float_obs out"
+        )
 
 
 def _small_contiguous(values: dict[str, Any]) -> dict[str, Any]:

@@ -13,9 +13,12 @@ from backcast import Batch, ReplayBuffer
 from backcast._calls import explained, refuse_unknown
 from backcast._counts import count_of
 from backcast._native import _closest_name
-from backcast.errors import ArgumentError, ArgumentTypeError
-from backcast.torch._conversion import Conversion
+from backcast.errors import ArgumentError, ArgumentTypeError, SampleError
+from backcast.torch._ahead import copied_ahead
+from backcast.torch._conversion import Conversion, check_float_obs
+from backcast.torch._pool import Pool
 from backcast.torch._tensors import array_of, device_of
+from backcast.torch._transfer import transfer_to
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -31,8 +34,10 @@ class Sampler:
     buf : ReplayBuffer
         Buffer to draw from.
     device : torch.device, str or int, optional
-        Device of the tensors; the CPU by default. On a GPU they are copied from pinned memory,
-        which is allocated once and reused.
+        Device of the tensors; the CPU by default. Batches for a GPU are drawn into page-locked
+        memory, which is allocated once for a batch size, and copied on a stream of their own. The
+        memory is filled again after the copy from it has ended. Tensors belong to the stream that
+        is current when they are returned; for other streams call ``tensor.record_stream``.
     contiguous : bool, optional
         Whether windows are contiguous tensors of their own. If False, on the CPU ``obs``,
         ``next_obs`` and ``future`` are strided views that overlap in memory: do not write to them.
@@ -86,27 +91,26 @@ class Sampler:
             raise ArgumentTypeError("copy= is said by contiguous= here; True copies windows")
         if not (contiguous is None or isinstance(contiguous, bool)):
             raise ArgumentTypeError(f"contiguous is {contiguous!r}; give True, False or None")
-        if not isinstance(float_obs, bool):
-            raise ArgumentTypeError(f"float_obs is {float_obs!r}; give True or False")
-        columns = buf.schema.columns.values()
-        if float_obs and not any(code == "u1" and role == "obs" for code, _, role in columns):
-            raise ArgumentError(
-                "float_obs is True, but no column of observations is uint8; leave float_obs out"
-            )
+        check_float_obs(buf, float_obs)
         if not (transform is None or callable(transform)):
             raise ArgumentTypeError(
                 f"transform is {transform!r}; give a function that takes a batch of tensors"
             )
         self._device = device_of(device)
+        self._transfer = transfer_to(self._device)
+        # Copies to a device and contiguous tensors both need windows that do not overlap.
+        is_copied = self._device.type != "cpu" or self._transfer is not None
+        copy = True if is_copied else contiguous
         state = options.get("state")
-        if state is not None and contiguous is not None:
+        if state is not None and copy is not None:
             # A state records whether windows are copied.
-            options["state"] = {**state, "copy": contiguous}
+            options["state"] = {**state, "copy": copy}
         elif state is None:
-            # Copies to pinned memory and contiguous tensors both need windows that do not overlap.
-            options["copy"] = bool(contiguous) or self._device.type != "cpu"
+            options["copy"] = bool(copy)
         self._convert = Conversion(buf, self._device, contiguous, float_obs)
-        self._transforms = transform is not None
+        # Two batches in turn: one is drawn while the other is copied.
+        self._pool: tuple[int, Pool] | None = None
+        self._transform = transform
         if transform is not None:
             # The sampler of arrays calls `transform`, and draws its batch again if it raises.
             options["transform"] = _after(self._convert, transform)
@@ -136,7 +140,15 @@ class Sampler:
         Batch
             A batch of tensors, nested if column names have a ``/``; or what ``transform`` returned.
         """
-        return self._converted(self._sampler.sample(batch_size, timeout=timeout))
+        pool = self._pool_of(batch_size)
+        if pool is None:
+            return self._converted(self._sampler.sample(batch_size, timeout=timeout))
+        place = next((at for at in range(2) if at not in pool.busy), None)
+        if place is None:
+            place = pool.busy[0]
+            pool.wait(place)
+        out = pool.batches[place]
+        return self._converted(self._sampler.sample(batch_size, out=out, timeout=timeout))
 
     @explained
     def gather(
@@ -207,7 +219,12 @@ class Sampler:
         limit: int | None = None,
         timeout: float | None = None,
     ) -> Loader:
-        """Return an iterable over batches that a thread draws ahead."""
+        """Return an iterable over batches that a thread draws ahead.
+
+        For a GPU, the copies of batches begin as soon as these are drawn, on a stream of their own,
+        up to ``prefetch`` batches ahead. Until a batch is returned, it counts as not drawn: after
+        the loop the sampler draws those ahead again, and :meth:`state` is the one before them.
+        """
         return Loader(self, batch_size, prefetch=prefetch, limit=limit, timeout=timeout)
 
     def stats(self) -> dict[str, Any]:
@@ -219,8 +236,9 @@ class Sampler:
         return self._sampler.state()
 
     def close(self) -> None:
-        """Close the sampler, which releases the ring."""
+        """Close the sampler, which releases the ring and the memory of batches."""
         self._sampler.close()
+        self._drop_pool()
 
     def __enter__(self) -> Sampler:
         """Return the sampler, which the end of the block closes."""
@@ -236,7 +254,41 @@ class Sampler:
         self.close()
 
     def _converted(self, drawn: Any) -> Any:
-        return drawn if self._transforms else self._convert(drawn)
+        return drawn if self._transform is not None else self._convert(drawn)
+
+    def _handed_out(self, tensors: dict[str, Any]) -> Any:
+        """Return what the caller gets for tensors that are on the device."""
+        batch = self._convert.of_tensors(tensors)
+        if self._transform is None:
+            return batch
+        changed = self._transform(batch)
+        if changed is None:
+            raise SampleError("transform returned None; return the batch, changed in place or new")
+        return changed
+
+    def _pool_of(self, batch_size: Any) -> Pool | None:
+        """Return memory for batches of this size, or None if their tensors need no copy.
+
+        Batches of no fixed size have none either: each is copied before the call returns.
+        """
+        if self._transfer is None or not isinstance(batch_size, int):
+            return None
+        if self._pool is not None and self._pool[0] == batch_size:
+            return self._pool[1]
+        try:
+            blank = self._sampler._blank(batch_size)
+        except SampleError:
+            # The draw raises the same, unless the batches have no fixed size.
+            return None
+        self._drop_pool()
+        pool = Pool(blank, 2, self._transfer)
+        self._pool = (batch_size, pool)
+        return pool
+
+    def _drop_pool(self) -> None:
+        if self._pool is not None:
+            self._pool[1].close()
+            self._pool = None
 
 
 class Loader(IterableDataset):
@@ -265,6 +317,17 @@ class Loader(IterableDataset):
 
     def __iter__(self) -> Iterator[Any]:
         """Draw batches up to the limit; leaving the loop stops the thread."""
+        transfer = self._sampler._transfer
+        if transfer is not None:
+            yield from copied_ahead(
+                self._sampler.sampler,
+                transfer,
+                self._sampler._handed_out,
+                self.batch_size,
+                self.prefetch,
+                {"limit": self.limit, "timeout": self.timeout},
+            )
+            return
         batches = self._sampler.sampler.batches(
             self.batch_size, self.prefetch, limit=self.limit, timeout=self.timeout
         )
