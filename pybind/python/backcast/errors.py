@@ -73,7 +73,7 @@ class InUseError(BackcastError, OSError):
 
 
 class SpaceError(BackcastError, OSError):
-    """The file system is full; nothing was created or saved."""
+    """A file system, or the memory of a device, is full; nothing was created or saved."""
 
 
 class StorageError(BackcastError, OSError):

@@ -7,6 +7,8 @@ from backcast.errors import MissingExtraError
 
 try:
     from backcast.torch._pytree import register
+    from backcast.torch._resident import Resident
+    from backcast.torch._resident_panel import ResidentPanel
     from backcast.torch._sampler import Loader, Sampler
 except ImportError as _error:
     if _error.name is None or _error.name.partition(".")[0] != "torch":
@@ -16,7 +18,7 @@ except ImportError as _error:
         "run `pip install 'backcast[torch]'`"
     ) from _error
 
-__all__ = ["Loader", "Sampler"]
+__all__ = ["Loader", "Resident", "ResidentPanel", "Sampler"]
 
 register()
 del register
