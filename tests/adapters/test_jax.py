@@ -131,3 +131,19 @@ def test_an_index_that_jax_cut_is_refused_and_one_of_64_bits_is_taken() -> None:
         whole = jax.device_put(batch).index
         assert whole.dtype == "int64"
         assert np.array_equal(buf.gather(whole).index, batch.index)
+
+
+@pytest.mark.parametrize("batches", [False, True])
+def test_an_array_that_jax_shares_is_not_filled_again_by_its_sampler(batches: bool) -> None:
+    """A sampler reuses the memory of dropped batches, which JAX may still show."""
+    sampler = filled().sampler(seed=3)
+    drawn = sampler.batches(64, limit=12) if batches else (sampler.sample(64) for _ in range(12))
+    kept = []
+    for batch in drawn:
+        # Without a copy by `backcast.jax`, since these are arrays outside of a batch.
+        there = {"obs": {"x": jax.device_put(batch["obs"]["x"])}}
+        there["reward"] = jax.jit(lambda array: array)(batch["reward"])
+        kept.append((there, copied(batch)))
+        del batch
+    for there, then in kept:
+        assert same(there, then)
