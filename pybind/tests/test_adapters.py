@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 
@@ -51,6 +52,14 @@ def test_help_for_an_adapter_without_its_library_names_what_to_install(
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     wanted = "pip install jax" if module == "jax" else f"pip install 'backcast[{extra}]'"
     assert wanted in done.stdout
+
+
+def test_shards_without_ray_name_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name == "backcast.ray._shards"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(bc.errors.MissingExtraError, match=r"pip install 'backcast\[ray\]'"):
+        _ = importlib.import_module("backcast.ray").Shards
 
 
 def batch(history: int | None = None) -> bc.Batch:

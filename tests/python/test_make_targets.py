@@ -27,6 +27,7 @@ ALONE = {
     "facts": "writes a page, which a test compares with its figures",
     "errors-page": "writes a page, which a test compares with the errors",
     "test-adapters": "installs six gigabytes from the network",
+    "test-ray": "installs half a gigabyte from the network, and starts many processes",
     "docs-links": "needs the network",
 }
 

@@ -126,6 +126,7 @@ else:
             "indicators",
             "jax",
             "plot",
+            "ray",
             "returns",
             "sb3",
             "sim",

@@ -33,6 +33,7 @@ __all__ = [
     "RestartLimitError",
     "SampleError",
     "SchemaError",
+    "ShardWarning",
     "SimError",
     "SpaceError",
     "StorageError",
@@ -141,6 +142,10 @@ class WriterWarning(RuntimeWarning):
 
 class FleetWarning(RuntimeWarning):
     """A function that writes statistics of a fleet raised; training goes on."""
+
+
+class ShardWarning(RuntimeWarning):
+    """A shard does not answer, or lost its rows; issued once each time. Draws go on without it."""
 
 
 class UnlinkedWarning(RuntimeWarning):

@@ -18,6 +18,9 @@ ADAPTERS = [
     )
 ]
 
+#: Pages about Ray, which `make test-ray` runs.
+ON_RAY = [ROOT / "docs" / "howto" / "ray.md"]
+
 #: Languages of blocks, and what runs them. Blocks without a language are text.
 LANGUAGES = {
     "python": "the page's interpreter, or other blocks where the first line names a file",

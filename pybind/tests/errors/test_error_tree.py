@@ -26,6 +26,7 @@ WARNINGS: list[type[Warning]] = [
     errors.FleetWarning,
     errors.LappedWarning,
     errors.LeaseWarning,
+    errors.ShardWarning,
     errors.UnlinkedWarning,
     errors.WaitWarning,
     errors.WriterWarning,

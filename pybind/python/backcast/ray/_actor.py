@@ -1,0 +1,79 @@
+"""The actor of a shard: placed on its node, detached, and started again when it dies."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from backcast.errors import BackcastError
+from backcast.ray._shard import BlockRequest, Shard
+from backcast.ray._spec import NAMESPACE, Place, Spec
+
+_THREADS = 4
+"""Functions of `_node_*` modules that run at a time, beside the blocks."""
+
+
+class ShardActor(Shard):
+    """A shard in a process of Ray.
+
+    Parameters
+    ----------
+    spec : Spec
+        What all shards are.
+    number : int
+        Number of this one.
+    """
+
+    def __init__(self, spec: Spec, number: int) -> None:
+        context = ray.get_runtime_context()
+        super().__init__(spec, number, context.get_node_id())
+        if context.was_current_actor_reconstructed:
+            # An actor whose constructor raises is never started again. Calls try once more.
+            with contextlib.suppress(BackcastError):
+                self.start("attach")
+
+    def block(self, request: BlockRequest) -> Any:
+        """Draw a block. One part is an answer, and several are a list."""
+        made = super().block(request)
+        return made if request.parts > 1 else made[0]
+
+    @ray.method(concurrency_group="node")  # type: ignore[untyped-decorator]
+    def call(self, path: str, *given: Any, **named: Any) -> Any:
+        """Call a function of a `_node_*` module, beside the blocks."""
+        return super().call(path, *given, **named)
+
+
+def started(spec: Spec, number: int) -> Any:
+    """Start the actor of a shard on its node, and return its handle.
+
+    Parameters
+    ----------
+    spec : Spec
+        What all shards are.
+    number : int
+        Number of the shard.
+
+    Returns
+    -------
+    ActorHandle
+    """
+    actor = ray.remote(concurrency_groups={"node": _THREADS})(ShardActor).options(
+        name=spec.actor_name(number),
+        namespace=NAMESPACE,
+        lifetime="detached",
+        num_cpus=0,
+        max_restarts=-1,
+        # A draw that is repeated would count twice.
+        max_task_retries=0,
+        **_placed(spec.places[number]),
+    )
+    return actor.remote(spec, number)
+
+
+def _placed(place: Place) -> dict[str, Any]:
+    if place.key:
+        return {"label_selector": {place.key: place.value}}
+    return {"scheduling_strategy": NodeAffinitySchedulingStrategy(place.value, soft=False)}

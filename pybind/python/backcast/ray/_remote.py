@@ -1,0 +1,50 @@
+"""Calls to shards through Ray."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ray
+from ray import exceptions
+
+from backcast.ray._transport import AwayError, GoneError
+
+
+class _RayPending:
+    def __init__(self, refs: list[Any]) -> None:
+        self._refs = refs
+
+    def wait(self, seconds: float) -> bool:
+        ready, _ = ray.wait(self._refs, num_returns=len(self._refs), timeout=max(0.0, seconds))
+        return len(ready) == len(self._refs)
+
+    def result(self) -> list[Any]:
+        try:
+            return list(ray.get(self._refs))
+        except exceptions.RayTaskError as error:
+            cause = error.cause
+            raise cause if isinstance(cause, Exception) else error from None
+        except (exceptions.ActorDiedError, exceptions.ActorUnschedulableError) as error:
+            raise GoneError(str(error)) from None
+        except exceptions.ObjectLostError as error:
+            raise GoneError(str(error)) from None
+        except exceptions.RayError as error:
+            raise AwayError(str(error)) from None
+
+
+class RayTransport:
+    """Calls to the actor of a shard.
+
+    Parameters
+    ----------
+    actor : ActorHandle
+        The actor.
+    """
+
+    def __init__(self, actor: Any) -> None:
+        self._actor = actor
+
+    def ask(self, method: str, *given: Any, parts: int = 1) -> _RayPending:
+        """Call a method of the actor."""
+        called = getattr(self._actor, method).options(num_returns=parts).remote(*given)
+        return _RayPending(called if parts > 1 else [called])

@@ -1,0 +1,693 @@
+"""Draws over all shards as if they were one ring."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, cast
+
+import numpy as np
+
+from backcast._batch import Batch
+from backcast._calls import explained, levels_up
+from backcast._select import Priority
+from backcast.errors import (
+    ArgumentError,
+    ClosedError,
+    LappedError,
+    RateLimitTimeoutError,
+    SampleError,
+    WaitTimeoutError,
+    WaitWarning,
+)
+from backcast.ray._heads import NothingError, RemoteHeads
+from backcast.ray._limiter import Band, Ceilings, band_of
+from backcast.ray._link import Link, ShardBlock
+from backcast.ray._packing import gathered
+from backcast.ray._shard import sendable
+from backcast.ray._transport import AwayError, GoneError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from backcast._shards import Drawn
+    from backcast.ray._packing import Packed
+    from backcast.ray._spec import Spec
+    from backcast.ray._transport import Pending, Transport
+
+_LEAST_ITEMS = 4
+"""Items of a block of a shard that is drawn rarely."""
+_MOST_ITEMS = 2**24
+_PAUSE_S = 0.002
+"""Seconds between two looks at shards that something is awaited from."""
+_COUNTS_S = 0.02
+"""Seconds after which a shard is told its ceiling though no block is asked of it."""
+_LONG_S = 10.0
+"""Seconds of a wait after which it warns."""
+_STATE = 1
+"""Version of a saved state."""
+
+
+class ShardSampler:
+    """Draws transitions of all shards, each with its probability in one ring of all their rows.
+
+    Made by :meth:`Shards.sampler`. A sampler is used by one thread at a time; others wait.
+    """
+
+    def __init__(
+        self,
+        spec: Spec,
+        transports: Sequence[Transport],
+        options: dict[str, Any],
+        *,
+        seed: int | None,
+        shard_timeout: float,
+        prefetch: int,
+        state: dict[str, Any] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        _check(options, shard_timeout, prefetch)
+        state = _checked_state(state, len(transports))
+        if seed is None:
+            seed = state["seed"] if state else int(np.random.SeedSequence().generate_state(1)[0])
+        self._spec, self._seed, self._prefetch = spec, seed, prefetch
+        self._clock, self._sleep, self._shard_timeout = clock, sleep, shard_timeout
+        select = options.get("select", "uniform")
+        self._priority = select if isinstance(select, Priority) else None
+        self._transform = options.pop("transform", None)
+        self._options = {**options, "select": sendable(select)}
+        self._key = uuid.uuid4().hex
+        self._lock = threading.RLock()
+        self._closed = False
+        self._band = Band(spec.limiter) if spec.limiter is not None else None
+        has_end = band_of(spec.limiter) is not None
+        ceilings = Ceilings(len(transports)) if self._band is not None else None
+        self._ceilings = ceilings
+        self._links = [
+            Link(k, spec.label(k), len(transports), of, ceilings, shard_timeout, clock)
+            for k, of in enumerate(transports)
+        ]
+        for link in self._links:
+            link.has_end, link.before_wait = has_end, self._ask_all
+        self._heads = RemoteHeads(self._links, seed=seed, prefetch=prefetch, clock=clock)
+        self._opens = state["opens"] if state else 0
+        self._batches = state["batches"] if state else 0
+        self._samples: int | None = state["samples"] if state else None
+        self._admitted = state["admitted"] if state else 0
+        self._last_batch = 64
+        if state:
+            self._heads._rng.bit_generator.state = state["rng"]
+
+    def open(self, timeout: float) -> None:
+        """Open the sampler at all shards, and wait until one of them has it and no other refuses.
+
+        Raises
+        ------
+        BackcastError
+            As a shard refused the options.
+        WaitTimeoutError
+            If no shard answers.
+        """
+        for link in self._links:
+            link.open(self._opening(link.number))
+        deadline = self._clock() + timeout
+        while True:
+            for link in self._links:
+                link.poll()
+            self._raise()
+            if all(link.generation or link.status != "active" for link in self._links):
+                break
+            if self._clock() >= deadline:
+                break
+            self._sleep(_PAUSE_S)
+        if not any(link.generation for link in self._links):
+            raise WaitTimeoutError(self._silence(timeout))
+        self._follow_limits()
+
+    def _opening(self, number: int) -> Callable[[], tuple[Any, ...]]:
+        def arguments() -> tuple[Any, ...]:
+            self._opens += 1
+            words = np.random.SeedSequence([self._seed, number, self._opens]).generate_state(2)
+            return self._key, self._options, int(words[0]) << 32 | int(words[1])
+
+        return arguments
+
+    @explained
+    def sample(self, batch_size: int, *, timeout: float | None = None) -> Batch:
+        """Draw a batch over all shards that answer.
+
+        Parameters
+        ----------
+        batch_size : int
+            Items to draw, ``B``; 1 to ``2**24``.
+        timeout : float, optional
+            Seconds to wait, for the limiter or for a shard while none answers; for ever by default.
+
+        Returns
+        -------
+        Batch
+            Arrays of the caller, as of :meth:`backcast.Sampler.sample` with ``copy=True``. Also
+            ``shard``, int64 ``[B]``: the number of each item's shard, plus the number of shards
+            for each time that it lost its rows; ``cut_age``, float32 ``[B]``: seconds since the
+            shard was asked for the item.
+
+        Raises
+        ------
+        SampleError
+            If no shard that answers has a transition that may be drawn.
+        RateLimitTimeoutError
+            If the limiter held the draw back for ``timeout`` seconds. What was admitted counts for
+            the next draw.
+        WaitTimeoutError
+            If no shard answered for ``timeout`` seconds.
+        ClosedError
+            If the sampler was closed.
+        BackcastError
+            As a shard raised, such as NotFoundError for a table that was removed.
+        """
+        if isinstance(batch_size, bool) or not isinstance(batch_size, (int, np.integer)):
+            raise ArgumentError(f"batch_size is {batch_size!r}; give a whole number of items")
+        if not 1 <= batch_size <= _MOST_ITEMS:
+            raise SampleError(f"batch_size is {batch_size}; give 1 to {_MOST_ITEMS} items")
+        wait = _Wait(self, timeout)
+        with self._lock:
+            self._usable()
+            self._last_batch = int(batch_size)
+            self._fill()
+            self._admit(int(batch_size), wait)
+            drawn = self._drawn(int(batch_size), wait)
+            batch = self._batch(drawn)
+            self._batches += 1
+            self._fill(is_next=False)
+        return batch if self._transform is None else cast("Batch", self._transform(batch))
+
+    @explained
+    def batches(
+        self, batch_size: int, *, limit: int | None = None, timeout: float | None = None
+    ) -> Iterator[Batch]:
+        """Draw batches one after the other. Blocks are asked for ahead in any case.
+
+        Parameters
+        ----------
+        batch_size : int
+            Items of each batch.
+        limit : int, optional
+            Number of batches; without end by default.
+        timeout : float, optional
+            Seconds to wait for each.
+
+        Yields
+        ------
+        Batch
+            As from :meth:`sample`.
+        """
+        number = 0
+        while limit is None or number < limit:
+            yield self.sample(batch_size, timeout=timeout)
+            number += 1
+
+    @explained
+    def update_priorities(
+        self,
+        index: ArrayLike,
+        shard: ArrayLike,
+        priority: ArrayLike,
+        *,
+        mask: ArrayLike | None = None,
+        eta: float | None = None,
+    ) -> None:
+        """Set priorities of drawn items, without waiting for the shards.
+
+        Rows that were overwritten or lost meanwhile, and those of shards that do not answer, are
+        left out and counted: ``stats()["shards"][k]["stale_priorities"]``. What a shard refuses is
+        raised by a later call.
+
+        Parameters
+        ----------
+        index, shard : array_like of int64, [B]
+            Index and shard of each item, as the batch has them.
+        priority : array_like of float, [B] or [B, L]
+            Priorities, finite and from 0 up; of each step for sequences.
+        mask : array_like of bool, [B, L], optional
+            Steps that count, as in :meth:`backcast.Sampler.update_priorities`.
+        eta : float, optional
+            Share of the largest priority of a sequence, as there.
+
+        Raises
+        ------
+        SampleError
+            If the sampler draws without priorities, or they are not finite and from 0 up, or the
+            lengths differ.
+        ClosedError
+            If the sampler was closed.
+        """
+        with self._lock:
+            self._usable()
+            if self._priority is None:
+                raise SampleError(
+                    "the sampler draws without priorities; give select=bc.Priority(...)"
+                )
+            rows, places = _located(index, shard)
+            values = np.asarray(priority, np.float64)
+            kept = None if mask is None else np.asarray(mask, np.bool_)
+            if len(values.shape) < 1 or len(values) != len(rows):
+                raise SampleError(
+                    f"index has {len(rows)} rows, but priority has the shape {values.shape}; "
+                    "give one priority for each"
+                )
+            counted = values if kept is None else values[np.broadcast_to(kept, values.shape)]
+            if not (np.isfinite(counted) & (counted >= 0)).all():
+                raise SampleError("a priority is negative or not finite; give numbers from 0 up")
+            for link, at in self._by_shard(places):
+                if places[at[0]] != link.shard:
+                    link.counts["stale_priorities"] += len(at)
+                    continue
+                options: dict[str, Any] = {} if eta is None else {"eta": eta}
+                if kept is not None:
+                    options["mask"] = kept[at]
+                link.send_update(self._key, link.generation, rows[at], values[at], options)
+            self._raise()
+
+    @explained
+    def gather(
+        self,
+        index: ArrayLike,
+        shard: ArrayLike,
+        *,
+        missing: Literal["error", "mask"] = "error",
+        timeout: float | None = None,
+    ) -> Batch:
+        """Return rows by shard and index, with the windows and columns of the sampler.
+
+        Parameters
+        ----------
+        index, shard : array_like of int64, [B]
+            Index and shard of each row.
+        missing : {"error", "mask"}, default "error"
+            Treatment of rows that were overwritten or lost: an error, or zeros and False in
+            ``found``.
+        timeout : float, optional
+            Seconds to wait for the shards; ``shard_timeout`` by default.
+
+        Returns
+        -------
+        Batch
+            The rows in the order of ``index``, with ``shard``.
+
+        Raises
+        ------
+        LappedError
+            If a row was overwritten, or its shard lost it.
+        WaitTimeoutError
+            If a shard does not answer, with ``missing="error"``.
+        ClosedError
+            If the sampler was closed.
+        """
+        if missing not in ("error", "mask"):
+            raise ArgumentError(f"missing is {missing!r}; give 'error' or 'mask'")
+        with self._lock:
+            self._usable()
+            rows, places = _located(index, shard)
+            if not len(rows):
+                raise SampleError("index has no rows; give at least one")
+            asked: list[tuple[Link, NDArray[np.int64], Pending]] = []
+            for link, at in self._by_shard(places):
+                wanted = rows[at]
+                if places[at[0]] != link.shard:
+                    if missing == "error":
+                        raise LappedError(
+                            f"{link.label} lost its rows since these were drawn; gather with "
+                            'missing="mask", or draw again'
+                        )
+                    wanted = np.full(len(at), -1)
+                call = link.call("gather", self._key, link.generation, wanted, missing)
+                asked.append((link, at, call))
+            deadline = self._clock() + (self._shard_timeout if timeout is None else timeout)
+            parts = [
+                (self._gathered(link, call, deadline).batch(), np.arange(len(at)), at)
+                for link, at, call in asked
+            ]
+            made = Batch(gathered(parts, len(rows)))
+            made["shard"] = places
+            return made
+
+    def _gathered(self, link: Link, pending: Pending, deadline: float) -> Packed:
+        try:
+            if pending.wait(deadline - self._clock()):
+                found = pending.result()[0]
+                if found is not None:
+                    return cast("Packed", found)
+                link.open(self._opening(link.number))
+                reason = "it was started again; gather once more"
+            else:
+                reason = "no answer in time"
+        except (AwayError, GoneError) as error:
+            reason = "its actor died" if isinstance(error, AwayError) else "its node is gone"
+        raise WaitTimeoutError(f"{link.label} has the rows, but {reason}")
+
+    def state(self) -> dict[str, Any]:
+        """Return the state of the sampler, to be saved and continued.
+
+        ``shards.sampler(state=...)`` goes on with the counts of the limiter and of batches, and
+        draws with other random numbers: blocks that were asked for ahead are not part of it.
+
+        Returns
+        -------
+        dict
+            Numbers, as JSON has them.
+        """
+        with self._lock:
+            self._usable()
+            return {
+                "version": _STATE,
+                "shards": len(self._links),
+                "seed": self._seed,
+                "opens": self._opens,
+                "batches": self._batches,
+                "samples": self._samples,
+                "admitted": self._admitted,
+                "rng": self._heads._rng.bit_generator.state,
+            }
+
+    def stats(self) -> dict[str, Any]:
+        """Return counts of the sampler and of each shard.
+
+        Returns
+        -------
+        dict
+            ``batches``; ``shards``, for each its ``number``, ``place``, ``status`` ("active",
+            "suspended" or "lost"), ``reason``, ``blocks``, ``items``, ``bytes``, ``suspensions``,
+            ``losses``, ``opens`` and ``stale_priorities``; ``limiter``, None or ``inserts``,
+            ``samples``, ``limit``, ``ceilings`` and ``excess``, the inserts beyond the limit.
+        """
+        with self._lock:
+            self._usable()
+            for link in self._links:
+                link.poll()
+            shards = [
+                {
+                    "number": link.number,
+                    "place": str(self._spec.places[link.number]),
+                    "status": link.status,
+                    "reason": link.reason if link.status != "active" else "",
+                    **link.counts,
+                }
+                for link in self._links
+            ]
+            limiter = None
+            if self._ceilings is not None:
+                known = self._ceilings
+                limit = known.limit if self._links[0].has_end else None
+                limiter = {
+                    "inserts": known.inserts,
+                    "samples": self._samples or 0,
+                    "limit": limit,
+                    "ceilings": [share.bound for share in known.shares],
+                    "excess": 0 if limit is None else max(0, known.inserts - limit),
+                }
+            return {"batches": self._batches, "shards": shards, "limiter": limiter}
+
+    @property
+    def seed(self) -> int:
+        """Seed of the draws."""
+        return self._seed
+
+    @property
+    def closed(self) -> bool:
+        """Whether the sampler was closed."""
+        return self._closed
+
+    def close(self) -> None:
+        """Close the sampler, here and at the shards that answer."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                for link in self._links:
+                    link.call("close_sampler", self._key)
+
+    def __enter__(self) -> Self:
+        """Return the sampler."""
+        return self
+
+    def __exit__(
+        self, *_exception: type[BaseException] | BaseException | TracebackType | None
+    ) -> None:
+        """Close the sampler."""
+        self.close()
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled."""
+        raise TypeError(
+            f"a sampler of shards '{self._spec.name}' cannot be pickled: it has draws of its own; "
+            "pickle the shards, and make a sampler where it is used"
+        )
+
+    def __repr__(self) -> str:
+        """Show the shards and the seed."""
+        closed = ", closed" if self._closed else ""
+        return f"<backcast.ray sampler of shards '{self._spec.name}', seed {self._seed}{closed}>"
+
+    def _usable(self) -> None:
+        if self._closed:
+            raise ClosedError(
+                f"the sampler of shards '{self._spec.name}' was closed; call `sampler` again for "
+                "another"
+            )
+
+    def _raise(self) -> None:
+        for link in self._links:
+            if link.error is not None:
+                error, link.error = link.error, None
+                raise error
+
+    def _by_shard(self, places: NDArray[np.int64]) -> Iterator[tuple[Link, NDArray[np.int64]]]:
+        for shard in np.unique(places):
+            if not shard >= 0:
+                raise SampleError(f"shard is {shard}; give the shards of a batch, from 0 up")
+            yield self._links[int(shard) % len(self._links)], np.flatnonzero(places == shard)
+
+    def _fill(self, is_next: bool = True) -> None:
+        """Ask for the blocks of the next draws, and tell shards their ceilings.
+
+        ``is_next``: a draw follows, which needs one of each shard.
+        """
+        shares = self._heads.shares()
+        for link, share in zip(self._links, shares, strict=True):
+            link.poll()
+            items = max(_LEAST_ITEMS, int(np.ceil(self._last_batch * share)))
+            if link.status != "active":
+                link.probe(self._key, items, self._heads.number)
+                continue
+            link.want = (self._key, items, self._heads.number)
+            # The head that is in use comes on top; a shard without rows is asked once.
+            ahead = 1 if link.is_empty else self._prefetch
+            if is_next and self._heads.needs_block(link.number):
+                ahead = max(1, ahead)
+            while link.blocks_ahead < ahead:
+                link.ask_block(*link.want)
+        self._raise()
+        self._follow_limits()
+
+    def _ask_all(self) -> None:
+        for link in self._links:
+            link.ask_if_none()
+
+    def _follow_limits(self) -> None:
+        """Raise the limit, and tell those shards that no block is asked of."""
+        if self._ceilings is None or self._band is None:
+            return
+        if self._samples is None:
+            # What the shards counted for an earlier learner, blocks that it did not use included.
+            self._samples = sum(link.samples for link in self._links)
+        most = self._band.most_inserts(self._samples)
+        if most is not None:
+            self._ceilings.raise_limit(most)
+        for link in self._links:
+            if link.wants_counts(_COUNTS_S):
+                link.ask_counts(self._key)
+
+    def _admit(self, items: int, wait: _Wait) -> None:
+        """Wait until the limiter allows the items, which are counted one by one."""
+        if self._band is None or self._ceilings is None:
+            return
+        while True:
+            assert self._samples is not None
+            lacking = max(0, items - self._admitted)
+            more = self._band.may_sample(lacking, self._ceilings.inserts, self._samples)
+            self._samples += more
+            self._admitted += more
+            if self._admitted >= items:
+                self._admitted -= items
+                self._follow_limits()
+                return
+            for link in self._links:
+                if link.status == "active" and not link.is_asking_counts:
+                    link.ask_counts(self._key)
+            if wait.is_over():
+                raise RateLimitTimeoutError(self._held(items, wait.seconds))
+            wait.pause(lambda seconds: self._held(items, seconds))
+            self._fill()
+
+    def _drawn(self, items: int, wait: _Wait) -> Drawn:
+        """Draw, or wait for a shard while none answers."""
+        begin = None
+        while True:
+            try:
+                return self._heads.draw(items)
+            except NothingError:
+                self._raise()
+            active = [link for link in self._links if link.status == "active"]
+            if active and begin is not None:
+                raise SampleError(self._nothing(active))
+            if active:
+                # They were empty when they were asked: ask once more.
+                begin = begin or self._clock()
+                for link in active:
+                    link.forget_blocks(begin)
+                    link.refresh(self._key, items, self._heads.number, begin)
+                continue
+            if wait.is_over():
+                raise WaitTimeoutError(self._silence(wait.seconds))
+            wait.pause(self._silence)
+            self._fill()
+
+    def _batch(self, drawn: Drawn) -> Batch:
+        parts, now = [], self._clock()
+        shard = np.empty(len(drawn.q), np.int64)
+        age = np.empty(len(drawn.q), np.float32)
+        runs: dict[int, tuple[ShardBlock, list[Any], list[Any]]] = {}
+        for block, at, places in drawn.parts:
+            assert isinstance(block, ShardBlock)
+            _, ats, tos = runs.setdefault(id(block), (block, [], []))
+            ats.append(at)
+            tos.append(places)
+        for block, ats, tos in runs.values():
+            at, places = np.concatenate(ats), np.concatenate(tos)
+            shard[places], age[places] = block.shard, now - block.asked
+            # The places of a block are taken in order.
+            ends = np.cumsum([items for items, _ in block.pieces])
+            cuts = np.searchsorted(at, [0, *ends])
+            for (items, rows), end, low, high in zip(
+                block.pieces, ends, cuts, cuts[1:], strict=False
+            ):
+                if low < high:
+                    parts.append((rows, at[low:high] - (end - items), places[low:high]))
+        made = Batch(gathered(parts, len(drawn.q)))
+        if self._priority is not None:
+            beta = _beta(self._priority, self._batches)
+            made["weight"] = drawn.weights(beta, self._priority.normalize)
+            largest = max(block.q_new for block in self._heads.present())
+            for link in self._links:
+                link.largest = max(link.largest, largest)
+        made["shard"], made["cut_age"] = shard, age
+        return made
+
+    def _silence(self, seconds: float | None) -> str:
+        parts = [
+            f"{link.label} ({link.status}: {link.reason})"
+            for link in self._links
+            if link.status != "active" or not link.generation
+        ]
+        waited = "" if seconds is None else f" for {seconds:.3g} s"
+        return f"no shard answered{waited}: {'; '.join(parts)}; look at their nodes"
+
+    def _nothing(self, active: list[Link]) -> str:
+        problems = [f"{link.label}: {link.problem}" for link in active if link.problem]
+        reason = problems[0] if problems else "wait for writers"
+        return (
+            f"none of the {len(active)} shards of '{self._spec.name}' that answer has a transition "
+            f"that may be drawn; {reason}"
+        )
+
+    def _held(self, items: int, seconds: float | None) -> str:
+        assert self._ceilings is not None
+        waited = "" if seconds is None else f" for {seconds:.3g} s"
+        out = [link.label for link in self._links if link.status != "active"]
+        silent = f"; without an answer: {', '.join(out)}" if out else ""
+        return (
+            f"the limiter of shards '{self._spec.name}' held a draw of {items} back{waited}: after "
+            f"{self._samples} samples it needs more than the {self._ceilings.inserts} transitions "
+            f"that the shards reported ({self._spec.limiter!r}){silent}"
+        )
+
+
+class _Wait:
+    """A wait that ends, and warns once when it is long."""
+
+    def __init__(self, sampler: ShardSampler, seconds: float | None) -> None:
+        if seconds is not None and not seconds >= 0:
+            raise ArgumentError(f"timeout is {seconds!r}; give seconds from 0 up, or None")
+        self.seconds = seconds
+        self._clock, self._sleep = sampler._clock, sampler._sleep
+        self._begin, self._warned = self._clock(), False
+
+    def is_over(self) -> bool:
+        """Return whether the time is over."""
+        return self.seconds is not None and self._clock() - self._begin >= self.seconds
+
+    def pause(self, words: Callable[[float], str]) -> None:
+        """Sleep for a moment; warn when the wait became long."""
+        waited = self._clock() - self._begin
+        if not self._warned and waited > _LONG_S:
+            self._warned = True
+            warnings.warn(words(waited), WaitWarning, stacklevel=levels_up() + 1)
+        self._sleep(_PAUSE_S)
+
+
+def _beta(priority: Priority, batch: int) -> float:
+    """Return the exponent of the weights at a batch."""
+    beta = priority.beta
+    if callable(beta):
+        return float(beta(batch))
+    if isinstance(beta, tuple):
+        first, batches = beta
+        return first + (1 - first) * min(1.0, batch / batches)
+    return float(beta)
+
+
+def _located(index: ArrayLike, shard: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    rows, places = np.asarray(index), np.asarray(shard)
+    for name, array in (("index", rows), ("shard", places)):
+        if array.dtype != np.int64 or array.ndim != 1:
+            raise SampleError(
+                f"{name} is {array.dtype} with the shape {array.shape}; give the int64 array "
+                "[B] of the batch"
+            )
+    if len(rows) != len(places):
+        raise SampleError(
+            f"index has {len(rows)} rows and shard {len(places)}; give both of one batch"
+        )
+    return rows, places
+
+
+def _check(options: dict[str, Any], shard_timeout: float, prefetch: int) -> None:
+    for refused, instead in (
+        ("share", "one sampler draws from shards; divide its batches"),
+        ("learned", "tables of learned values belong to one ring"),
+    ):
+        if options.get(refused) is not None:
+            raise SampleError(f"{refused} does not go with draws over shards: {instead}")
+    select = options.get("select")
+    if isinstance(select, Priority) and select.initial == "held":
+        raise SampleError(
+            "draws over shards do not go with initial='held': new rows would enter each shard at "
+            "another priority; give initial='ever'"
+        )
+    if not shard_timeout > 0:
+        raise ArgumentError(f"shard_timeout is {shard_timeout!r}; give seconds above 0")
+    if isinstance(prefetch, bool) or not isinstance(prefetch, int) or not 0 <= prefetch <= 64:
+        raise ArgumentError(f"prefetch is {prefetch!r}; give 0 to 64 blocks of each shard")
+
+
+def _checked_state(state: dict[str, Any] | None, shards: int) -> dict[str, Any] | None:
+    if state is not None and (state.get("version") != _STATE or state.get("shards") != shards):
+        raise SampleError(
+            f"the state is of version {state.get('version')} and {state.get('shards')} shards; "
+            f"give one of version {_STATE} and {shards} shards, as state() returned it"
+        )
+    return state

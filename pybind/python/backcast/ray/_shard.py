@@ -1,0 +1,385 @@
+"""One shard: the ring of a node, and what samplers elsewhere ask of it.
+
+A plain class, without Ray: `backcast.ray._actor` makes an actor of it, and tests call it.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from backcast._native import RateLimiter, ReplayBuffer
+from backcast._select import Priority
+from backcast.errors import (
+    ArgumentError,
+    InUseError,
+    NotFoundError,
+    RateLimitTimeoutError,
+    SampleError,
+)
+from backcast.ray._limiter import band_of
+from backcast.ray._packing import Packed, pack
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from backcast._native import Sampler
+    from backcast.ray._spec import Spec
+
+Exist = Literal["error", "attach", "replace"]
+_UUID = slice(0x90, 0xA0)
+"""Identity of a ring in `ring.ctl`: docs/layout.md."""
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Counts of a shard's rate limiter.
+
+    Parameters
+    ----------
+    generation : str
+        Identity of the ring. A ring that lost its rows is another one.
+    inserts, samples : int or None
+        Transitions inserted and items drawn, or None without a limiter.
+    waiting : bool
+        Whether a writer waits.
+    ceiling : int or None
+        Inserts at which writers stop.
+    """
+
+    generation: str
+    inserts: int | None = None
+    samples: int | None = None
+    waiting: bool = False
+    ceiling: int | None = None
+
+
+@dataclass(frozen=True)
+class BlockRequest:
+    """Request for a block.
+
+    Parameters
+    ----------
+    key : str
+        Sampler, as `Shard.open` was told.
+    items : int
+        Items to draw.
+    parts : int
+        Parts of the answer.
+    largest : float
+        Mass with which new rows are to enter at least; 0 for draws without priorities.
+    ceiling : int or None
+        Inserts at which the writers of the shard stop; None leaves it as it is.
+    generation : str
+        Ring that the ceiling is meant for.
+    """
+
+    key: str
+    items: int
+    parts: int
+    largest: float
+    ceiling: int | None
+    generation: str
+
+
+@dataclass(frozen=True)
+class BlockHead:
+    """First part of an answer: all that `Block` has but its rows, and the first of those.
+
+    Parameters
+    ----------
+    counts : Counts
+        Counts, read before the draws.
+    is_open : bool
+        Whether the shard knows the sampler. If not, the rest is empty.
+    count, mass, q, q_min, q_new
+        As in `Block`.
+    problem : str
+        Reason why there is nothing to draw, if the ring gave one.
+    packed : Packed or None
+        Layout of the rows, and those of the first part.
+    """
+
+    counts: Counts
+    is_open: bool
+    count: int = 0
+    mass: float = 0.0
+    q: NDArray[np.float64] | None = None
+    q_min: float = 0.0
+    q_new: float = 0.0
+    problem: str = ""
+    packed: Packed | None = None
+
+
+@dataclass
+class _Open:
+    """A sampler of the ring, and the mass that its new rows were raised to."""
+
+    sampler: Sampler
+    largest: float = 0.0
+
+
+class Shard:
+    """The ring of one node, which it holds as long as it lives.
+
+    Parameters
+    ----------
+    spec : Spec
+        What all shards are.
+    number : int
+        Number of this one.
+    node : str
+        Id of the node that it runs on.
+    """
+
+    def __init__(self, spec: Spec, number: int, node: str) -> None:
+        self.spec, self.number, self.node = spec, number, node
+        self.generation = ""
+        self.state: dict[str, Any] = {}
+        """Objects that functions of `_node_*` modules keep, by the name of their module."""
+        self.lock = threading.RLock()
+        """Held while `state` changes: such functions run beside each other."""
+        self._ring: ReplayBuffer | None = None
+        self._open: dict[str, _Open] = {}
+        self._replaced: set[str] = set()
+
+    def start(self, exist: Exist, ceiling: int = 0) -> str:
+        """Make the ring, or attach to it, and return its identity.
+
+        Parameters
+        ----------
+        exist : {"error", "attach", "replace"}
+            Treatment of a ring that is there. A shard that is started again attaches.
+        ceiling : int, default 0
+            Inserts at which writers stop if the ring has a limiter and no ceiling yet. A new ring
+            in the place of a lost one waits for a learner.
+        """
+        spec, limiter = self.spec, None
+        if spec.limiter is not None:
+            # Ceilings hold the writers back, and draws are admitted by the learner.
+            limiter = RateLimiter(min_size=1, no_learner=spec.limiter.no_learner)
+        self._ring = ReplayBuffer.create(
+            spec.ring_name(self.number),
+            spec.columns,
+            capacity=spec.capacity,
+            limiter=limiter,
+            exist=exist,
+            **spec.ring,
+        )
+        self.generation = generation_of(self._ring)
+        own = self._ring.limiter
+        if own is not None and own.ceiling is None and band_of(spec.limiter) is not None:
+            own.set_ceiling(ceiling)
+        return self.generation
+
+    @property
+    def ring(self) -> ReplayBuffer:
+        """Return the ring. A shard that could not start tries again."""
+        if self._ring is None:
+            self.start("attach")
+        assert self._ring is not None
+        return self._ring
+
+    def describe(self) -> tuple[Spec, str, str]:
+        """Return what all shards are, this one's node, and its ring's identity."""
+        _ = self.ring
+        return self.spec, self.node, self.generation
+
+    def call(self, path: str, *given: Any, **named: Any) -> Any:
+        """Call a function of a `_node_*` module with this shard: ``"fleet.start"``.
+
+        Parameters
+        ----------
+        path : str
+            Module, without ``_node_``, and function.
+        *given, **named
+            Arguments after the shard.
+
+        Returns
+        -------
+        object
+            What the function returned.
+        """
+        module, _, function = path.partition(".")
+        return getattr(import_module(f"backcast.ray._node_{module}"), function)(
+            self, *given, **named
+        )
+
+    def counts(self, key: str = "", ceiling: int | None = None, generation: str = "") -> Counts:
+        """Return the counts, after the ceiling of a sampler was set if it gives one.
+
+        Raises
+        ------
+        InUseError
+            If another sampler gives ceilings since.
+        """
+        limiter = self.ring.limiter
+        if limiter is None:
+            return Counts(self.generation)
+        if ceiling is not None:
+            self._check_key(key)
+            # A ring that lost its rows counts anew: the ceiling of the old one is not for it.
+            if generation == self.generation:
+                limiter.set_ceiling(ceiling)
+        inserts, ceiling = limiter.inserts, limiter.ceiling
+        # Writers wait nowhere else.
+        waiting = ceiling is not None and inserts >= ceiling and self._waits()
+        return Counts(self.generation, inserts, limiter.samples, waiting, ceiling)
+
+    def _check_key(self, key: str) -> None:
+        if key in self._replaced:
+            raise InUseError(
+                f"another sampler draws from the shards '{self.spec.name}', whose limiter counts "
+                "for one at a time; close this one, or make the shards without a limiter"
+            )
+
+    def _waits(self) -> bool:
+        waiting: int = self.ring.stats()["limiter"]["writers"]["waiting"]
+        return waiting > 0
+
+    def open(self, key: str, options: dict[str, Any], seed: int) -> Counts:
+        """Make a sampler that answers requests with ``key``, and check that it draws blocks.
+
+        Parameters
+        ----------
+        key : str
+            Name of the sampler.
+        options : dict
+            Options of `ReplayBuffer.sampler`.
+        seed : int
+            Seed of its draws.
+
+        Returns
+        -------
+        Counts
+
+        Raises
+        ------
+        InUseError
+            If another sampler counts for the limiter since.
+        BackcastError
+            As `ReplayBuffer.sampler` and `Sampler.block` do.
+        """
+        self._check_key(key)
+        counts = self.counts()
+        sampler = self.ring.sampler(seed=seed, **options)
+        try:
+            # Refuses the same options as any block; a ring without rows answers otherwise.
+            sampler.block(1, timeout=0)
+        except RateLimitTimeoutError:
+            pass
+        except BaseException:
+            sampler.close()
+            raise
+        if band_of(self.spec.limiter) is None:
+            self.close_sampler(key)
+        else:
+            # The counts of a limiter are those of one learner: the last that came.
+            self._replaced.update(other for other in self._open if other != key)
+            for other in list(self._open):
+                self.close_sampler(other)
+        self._open[key] = _Open(sampler)
+        return counts
+
+    def block(self, request: BlockRequest) -> list[Any]:
+        """Draw a block.
+
+        Returns
+        -------
+        list
+            A `BlockHead`, and the rows of each further part.
+        """
+        counts = self.counts(request.key, request.ceiling, request.generation)
+        opened = self._open.get(request.key)
+        nothing: list[Any] = [None] * (request.parts - 1)
+        if opened is None:
+            return [BlockHead(counts, is_open=False), *nothing]
+        if request.largest > opened.largest:
+            opened.sampler.raise_largest(request.largest)
+            opened.largest = request.largest
+        try:
+            block = opened.sampler.block(request.items, timeout=0)
+        except RateLimitTimeoutError:
+            return [BlockHead(counts, is_open=True), *nothing]
+        except SampleError as error:
+            return [BlockHead(counts, is_open=True, problem=str(error)), *nothing]
+        # The learner computes weights over all shards.
+        block.batch.pop("weight", None)
+        first, *others = pack(block.batch, request.parts)
+        if block.inserts is not None:
+            counts = replace(counts, inserts=block.inserts)
+        head = BlockHead(
+            counts, True, block.count, block.mass, block.q, block.q_min, block.q_new, "", first
+        )
+        return [head, *others]
+
+    def update(
+        self,
+        key: str,
+        generation: str,
+        index: NDArray[np.int64],
+        priority: NDArray[np.float64],
+        options: dict[str, Any],
+    ) -> int:
+        """Set priorities, and return the number of rows that were not there any more."""
+        opened = self._open.get(key)
+        if opened is None or generation != self.generation:
+            return len(index)
+        return opened.sampler.update_priorities(index, priority, **options)
+
+    def gather(
+        self,
+        key: str,
+        generation: str,
+        index: NDArray[np.int64],
+        missing: Literal["error", "mask"],
+    ) -> Packed | None:
+        """Return rows as `Sampler.gather` does; None if the shard does not know the sampler."""
+        opened = self._open.get(key)
+        if opened is None:
+            return None
+        if generation != self.generation:
+            if missing == "error":
+                raise NotFoundError(
+                    f"{self.spec.label(self.number)} lost its rows since these were drawn; "
+                    'gather with missing="mask", or draw again'
+                )
+            index = index * 0 - 1
+        return pack(opened.sampler.gather(index, missing=missing), 1)[0]
+
+    def close_sampler(self, key: str) -> None:
+        """Close a sampler. Does nothing if the shard does not know it."""
+        opened = self._open.pop(key, None)
+        if opened is not None:
+            opened.sampler.close()
+
+    def remove(self) -> None:
+        """Close the samplers, and remove the ring. Processes that hold it keep it.
+
+        Before that, calls ``remove`` of each `_node_*` module that keeps something here.
+        """
+        for module in list(self.state):
+            self.call(f"{module}.remove")
+        for key in list(self._open):
+            self.close_sampler(key)
+        self.ring.unlink()
+        self.ring.close()
+
+
+def generation_of(ring: ReplayBuffer) -> str:
+    """Return the identity of a ring."""
+    if ring.path is None:
+        raise ArgumentError("a shard has a named ring; give a name")
+    with (Path(ring.path) / "ring.ctl").open("rb") as file:
+        return file.read(_UUID.stop)[_UUID].hex()
+
+
+def sendable(select: Any) -> Any:
+    """Return a selector as shards draw by it: weights are the learner's."""
+    if isinstance(select, Priority):
+        return replace(select, beta=0.0, normalize="batch")
+    return select

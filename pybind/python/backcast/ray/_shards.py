@@ -1,0 +1,448 @@
+"""Shards: a ring on every node of a cluster, made and found by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import ray
+
+from backcast._calls import explained
+from backcast._native import RateLimiter, ReplayBuffer, Schema
+from backcast.errors import (
+    ArgumentError,
+    ClosedError,
+    ExistsError,
+    NotFoundError,
+    SchemaError,
+    WaitTimeoutError,
+)
+from backcast.ray._actor import started
+from backcast.ray._limiter import band_of
+from backcast.ray._remote import RayTransport
+from backcast.ray._sampler import ShardSampler
+from backcast.ray._spec import NAMESPACE, Place, Spec
+from backcast.ray._transport import AwayError, GoneError
+
+_START_S = 600.0
+"""Seconds that the actors have to start."""
+_OPEN_S = 10.0
+"""Seconds that any shard has to answer a new sampler."""
+_OWN_KEYS = ("shard", "cut_age")
+"""Keys of batches that are no columns, besides those of every batch."""
+
+
+class Shards:
+    """Rings of one schema on several nodes of a Ray cluster, drawn from as one.
+
+    Make them with :meth:`create`, or find them from any process of the cluster with
+    :meth:`attach`. Writers take the ring of their node, :meth:`local`, and never touch Ray. A
+    learner anywhere draws with :meth:`sampler`. Shards outlive the job that made them, until
+    :meth:`unlink`. A handle is a context manager, and can be an argument of tasks and actors.
+    """
+
+    def __init__(self) -> None:
+        raise ArgumentError(
+            "Shards() is made by Shards.create(name, columns, capacity=...) or, for shards that "
+            "exist, by Shards.attach(name)"
+        )
+
+    _spec: Spec
+    _actors: list[Any]
+    _closed: bool
+
+    @classmethod
+    def _of(cls, spec: Spec, actors: list[Any]) -> Shards:
+        self = object.__new__(cls)
+        self._spec, self._actors, self._closed = spec, actors, False
+        return self
+
+    @classmethod
+    @explained
+    def create(
+        cls,
+        name: str,
+        columns: Schema | Mapping[str, Any],
+        *,
+        capacity: int | str,
+        nodes: Sequence[str] | None = None,
+        label: str | None = None,
+        limiter: RateLimiter | None = None,
+        exist: Literal["error", "attach", "replace"] = "error",
+        **ring: Any,
+    ) -> Shards:
+        """Make a ring on each of several nodes.
+
+        Parameters
+        ----------
+        name : str
+            Name of the shards. The ring of a node is ``name-`` and 12 digits of the node's id, or
+            the value of its label.
+        columns : Schema or mapping
+            Columns of every ring, as of :meth:`backcast.ReplayBuffer.create`.
+        capacity : int or str
+            Capacity of each ring.
+        nodes : sequence of str, optional
+            Ids of the nodes; all nodes that are alive when neither ``nodes`` nor ``label`` is
+            given.
+        label : str, optional
+            Key of a label. Each of its values makes one shard. A node that joins with the label of
+            one that was lost takes its shard over.
+        limiter : RateLimiter, optional
+            Limits over all shards together.
+        exist : {"error", "attach", "replace"}, default "error"
+            Treatment of shards or rings that are there.
+        **ring
+            Further options of :meth:`backcast.ReplayBuffer.create`. Rings are persistent unless
+            ``persistent=False`` is given.
+
+        Returns
+        -------
+        Shards
+
+        Raises
+        ------
+        ExistsError
+            If there are shards of the name, or a node has a ring of the name.
+        ArgumentError
+            If a node is not alive, a label has no node, or two with one value; or a limiter has
+            ``no_writer`` or ``enabled=False``.
+        WaitTimeoutError
+            If a node did not start its shard within ten minutes.
+        BackcastError
+            As from :meth:`backcast.ReplayBuffer.create`, of the first node that refused.
+        """
+        schema = columns if isinstance(columns, Schema) else Schema(columns)
+        spec = Spec(
+            name, _places(nodes, label), schema, capacity, limiter, {"persistent": True, **ring}
+        )
+        _check(spec)
+        if found := _found(name):
+            if exist == "error":
+                raise ExistsError(
+                    f"there are shards '{name}'; take Shards.attach('{name}'), or give "
+                    'exist="replace"'
+                )
+            if exist == "attach":
+                shards = cls.attach(name)
+                _compare(shards._spec, spec)
+                return shards
+            for actor in found:
+                _removed(actor)
+        actors = [started(spec, number) for number in range(len(spec.places))]
+        most = _first_ceilings(spec)
+        waits = [
+            RayTransport(actor).ask("start", exist, ceiling)
+            for actor, ceiling in zip(actors, most, strict=True)
+        ]
+        try:
+            for number, pending in enumerate(waits):
+                if not pending.wait(_START_S):
+                    raise WaitTimeoutError(
+                        f"{spec.label(number)} did not start in {_START_S:.0f} s; look at the node"
+                    )
+                pending.result()
+        except BaseException:
+            for actor in actors:
+                _removed(actor)
+            raise
+        return cls._of(spec, actors)
+
+    @classmethod
+    @explained
+    def attach(cls, name: str, *, timeout: float = 10.0) -> Shards:
+        """Find the shards of that name.
+
+        Parameters
+        ----------
+        name : str
+            Name of the shards.
+        timeout : float, default 10.0
+            Seconds to wait for any of them to answer.
+
+        Returns
+        -------
+        Shards
+
+        Raises
+        ------
+        NotFoundError
+            If the cluster has no shards of the name.
+        WaitTimeoutError
+            If none answers.
+        """
+        found = _found(name)
+        if not found:
+            raise NotFoundError(
+                f"the cluster has no shards '{name}'; make them with Shards.create('{name}', ...)"
+            )
+        asked = [actor.describe.remote() for actor in found]
+        while asked:
+            ready, asked = ray.wait(asked, timeout=timeout)
+            for ref in ready:
+                try:
+                    spec = ray.get(ref)[0]
+                except ray.exceptions.RayActorError:
+                    continue
+                return cls._restored(spec)
+            if not ready:
+                break
+        raise WaitTimeoutError(
+            f"none of the {len(found)} shards '{name}' answered in {timeout:g} s; look at their "
+            "nodes"
+        )
+
+    @classmethod
+    def _restored(cls, spec: Spec) -> Shards:
+        actors = [
+            ray.get_actor(spec.actor_name(number), NAMESPACE) for number in range(len(spec.places))
+        ]
+        return cls._of(spec, actors)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle by name, for tasks and actors."""
+        return Shards._restored, (self._spec,)
+
+    @property
+    def name(self) -> str:
+        """Name of the shards."""
+        return self._spec.name
+
+    @property
+    def rings(self) -> tuple[str, ...]:
+        """Name of each shard's ring, which processes of its node attach to without Ray."""
+        return tuple(self._spec.ring_name(number) for number in range(len(self)))
+
+    def __len__(self) -> int:
+        """Return the number of shards."""
+        return len(self._spec.places)
+
+    def local(self) -> ReplayBuffer:
+        """Return the ring of the caller's node.
+
+        Returns
+        -------
+        ReplayBuffer
+            The ring itself, for writers and for everything else. Close it like any other.
+
+        Raises
+        ------
+        NotFoundError
+            If the node has no shard, or this process does not see the node's shared memory.
+        ClosedError
+            If the handle was closed.
+        """
+        self._opened()
+        node = ray.get_runtime_context().get_node_id()
+        number = self._number(node)
+        try:
+            return ReplayBuffer.attach(self.rings[number], dir=self._spec.ring.get("dir"))
+        except NotFoundError as error:
+            raise NotFoundError(
+                f"{self._spec.label(number)} has no ring here: {error}. A process in a container "
+                "must share /dev/shm with the shard; after a restart of the node, wait for a batch"
+            ) from None
+
+    @explained
+    def sampler(
+        self,
+        *,
+        seed: int | None = None,
+        shard_timeout: float = 1.0,
+        prefetch: int = 2,
+        state: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> ShardSampler:
+        """Make a sampler that draws from all shards as if they were one ring.
+
+        Parameters
+        ----------
+        seed : int, optional
+            Seed of the draws; random by default.
+        shard_timeout : float, default 1.0
+            Seconds without an answer after which draws go on without a shard, until it answers.
+        prefetch : int, default 2
+            Blocks that are asked of each shard ahead of the draws.
+        state : dict, optional
+            What :meth:`ShardSampler.state` returned, to go on from there.
+        **options
+            Options of :meth:`backcast.ReplayBuffer.sampler`: ``history``, ``future``, ``columns``,
+            ``n_step``, ``gamma``, ``boundary``, ``form``, ``select`` and ``transform``.
+
+        Returns
+        -------
+        ShardSampler
+
+        Raises
+        ------
+        SampleError
+            For options that exclude blocks, as :meth:`backcast.Sampler.block` lists them, for
+            ``share`` and ``learned``, and for ``bc.Priority(initial="held")``.
+        WaitTimeoutError
+            If no shard answers within 10 s.
+        ClosedError
+            If the handle was closed.
+        BackcastError
+            As from :meth:`backcast.ReplayBuffer.sampler`.
+        """
+        self._opened()
+        sampler = ShardSampler(
+            self._spec,
+            [RayTransport(actor) for actor in self._actors],
+            options,
+            seed=seed,
+            shard_timeout=shard_timeout,
+            prefetch=prefetch,
+            state=state,
+        )
+        sampler.open(_OPEN_S)
+        return sampler
+
+    def _number(self, node: str) -> int:
+        """Return the number of a node's shard."""
+        for number, place in enumerate(self._spec.places):
+            if (place.value == node) if not place.key else _has_label(node, place):
+                return number
+        places = ", ".join(map(str, self._spec.places))
+        raise NotFoundError(
+            f"node {node} has no shard of '{self.name}': they are on {places}; run writers there, "
+            "or make the shards with this node too"
+        )
+
+    def unlink(self) -> None:
+        """Remove the shards: their actors, and the rings of all nodes that answer.
+
+        Processes that hold a ring keep it. The ring of a node that does not answer stays; remove it
+        there with ``backcast rm``.
+        """
+        self._opened()
+        self.close()
+        for actor in self._actors:
+            _removed(actor)
+
+    def close(self) -> None:
+        """Close this handle. The shards go on."""
+        self._closed = True
+
+    @property
+    def closed(self) -> bool:
+        """Whether the handle was closed."""
+        return self._closed
+
+    def _opened(self) -> None:
+        if self._closed:
+            raise ClosedError(
+                f"the handle of shards '{self.name}' was closed; attach again with "
+                f"Shards.attach('{self.name}')"
+            )
+
+    def __enter__(self) -> Self:
+        """Return the handle."""
+        self._opened()
+        return self
+
+    def __exit__(
+        self, *_exception: type[BaseException] | BaseException | TracebackType | None
+    ) -> None:
+        """Close the handle."""
+        self.close()
+
+    def __repr__(self) -> str:
+        """Show the name and the number of shards."""
+        return f"<backcast.ray.Shards '{self.name}': {len(self)} shards>"
+
+
+def _places(nodes: Sequence[str] | None, label: str | None) -> tuple[Place, ...]:
+    if nodes is not None and label is not None:
+        raise ArgumentError("nodes and label both say where shards are; give one of them")
+    alive = [node for node in ray.nodes() if node["Alive"]]
+    if label is None:
+        ids = [node["NodeID"] for node in alive]
+        for node in nodes or ():
+            if node not in ids:
+                raise ArgumentError(
+                    f"node {node} is not alive; the cluster has {', '.join(ids)}: see ray.nodes()"
+                )
+        chosen = ids if nodes is None else list(nodes)
+        if not chosen or len(set(chosen)) < len(chosen):
+            raise ArgumentError(
+                f"nodes has {len(chosen)} ids, {len(set(chosen))} of them different; give each "
+                "node once, and at least one"
+            )
+        return tuple(Place("", node) for node in sorted(chosen))
+    values = [node["Labels"][label] for node in alive if label in node["Labels"]]
+    twice = sorted({value for value in values if values.count(value) > 1})
+    if not values or twice:
+        found = f"several have the value {twice[0]!r}" if twice else "none has it"
+        raise ArgumentError(
+            f"each value of label {label!r} is one shard, but of {len(alive)} nodes {found}; "
+            f"start each node of a shard with a value of its own: ray start --labels {label}=0"
+        )
+    return tuple(Place(label, value) for value in sorted(values))
+
+
+def _check(spec: Spec) -> None:
+    if spec.limiter is not None and (spec.limiter.no_writer != "wait" or not spec.limiter.enabled):
+        raise ArgumentError(
+            f"the limiter of shards has no_writer={spec.limiter.no_writer!r} and "
+            f"enabled={spec.limiter.enabled}; shards have a limiter with no_writer='wait' that is "
+            "enabled, or none"
+        )
+    for name in _OWN_KEYS:
+        if name in spec.columns.columns:
+            raise SchemaError(
+                f"column `{name}` is a key of batches drawn from shards; give it another name"
+            )
+    for refused, why in (
+        ("daemon", "shards hold their rings themselves"),
+        ("limiter", "it is an argument of its own"),
+    ):
+        if refused in spec.ring:
+            raise ArgumentError(f"{refused}={spec.ring[refused]!r} is no option of shards: {why}")
+
+
+def _first_ceilings(spec: Spec) -> list[int]:
+    """Return the ceiling of each shard before any learner: all of them are the limit."""
+    band = band_of(spec.limiter)
+    most = 0 if band is None else band.most_inserts(0) or 0
+    part, rest = divmod(most, len(spec.places))
+    return [part + (number < rest) for number in range(len(spec.places))]
+
+
+def _compare(found: Spec, asked: Spec) -> None:
+    for what in ("columns", "capacity", "limiter", "places"):
+        have, want = getattr(found, what), getattr(asked, what)
+        if have != want:
+            raise ExistsError(
+                f"the shards '{found.name}' have {what} {have}, not {want}; give the same, or "
+                'exist="replace"'
+            )
+
+
+def _has_label(node: str, place: Place) -> bool:
+    return any(
+        one["NodeID"] == node and one["Labels"].get(place.key) == place.value for one in ray.nodes()
+    )
+
+
+def _found(name: str) -> list[Any]:
+    """Return the actors of the shards of a name."""
+    names = [
+        one["name"]
+        for one in ray.util.list_named_actors(all_namespaces=True)
+        if one["namespace"] == NAMESPACE and one["name"].rpartition("/")[0] == name
+    ]
+    return [ray.get_actor(one, NAMESPACE) for one in sorted(names)]
+
+
+def _removed(actor: Any) -> None:
+    """Remove a shard's ring if it answers, and its actor in any case."""
+    pending = RayTransport(actor).ask("remove")
+    try:
+        if pending.wait(5.0):
+            pending.result()
+    except (AwayError, GoneError):
+        pass
+    finally:
+        ray.kill(actor, no_restart=True)

@@ -1,0 +1,465 @@
+"""Shards that do not answer, die, and come back: what a sampler does, with a clock of its own."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import backcast as bc
+import numpy as np
+import pytest
+from backcast.errors import InUseError, LappedError, SampleError, ShardWarning, WaitTimeoutError
+from backcast.ray._sampler import ShardSampler
+from backcast.ray._shard import Shard
+from backcast.ray._spec import Spec
+from backcast.ray._transport import AwayError, GoneError, LocalTransport
+from local_shards import sampler_of, spec_of, started
+
+COLUMNS = {"obs": "f4", "reward": "f4"}
+TIMEOUT = 1.0
+
+
+class Clock:
+    """Time that passes only where something waits."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class Late:
+    """An answer that comes when its shard goes on."""
+
+    def __init__(self, of: Unreliable, method: str, given: tuple[Any, ...]) -> None:
+        self.of, self.method, self.given = of, method, given
+        self.made: Any = None
+        of.calls.append(self)
+        of.work()
+
+    def wait(self, seconds: float) -> bool:
+        if self.made is None and seconds > 0:
+            self.of.clock.now += seconds
+        return self.made is not None
+
+    def result(self) -> list[Any]:
+        found: list[Any] = self.made.result()
+        return found
+
+
+class Failed:
+    """An answer that never comes."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def result(self) -> list[Any]:
+        raise self.error
+
+
+class Unreliable:
+    """Calls to a shard that hangs, dies or is gone."""
+
+    def __init__(self, shard: Shard, clock: Clock) -> None:
+        self.shard, self.clock = shard, clock
+        self.state = "well"
+        self.calls: list[Late] = []
+
+    def ask(self, method: str, *given: Any, parts: int = 1) -> Late:  # noqa: ANN401
+        return Late(self, method, given)
+
+    def work(self) -> None:
+        """Do the calls that wait, in order, unless the shard hangs."""
+        while self.calls and self.state != "hangs":
+            call = self.calls.pop(0)
+            if self.state == "away":
+                call.made = Failed(AwayError("restarting"))
+            elif self.state == "gone":
+                call.made = Failed(GoneError("dead"))
+            else:
+                call.made = LocalTransport(self.shard).ask(call.method, *call.given)
+
+    def become(self, state: str) -> None:
+        self.state = state
+        self.work()
+
+
+class Cluster:
+    """Three shards of 100 transitions each, and calls to them that fail as the test says."""
+
+    def __init__(self, shards: list[Shard]) -> None:
+        self.shards, self.clock = shards, Clock()
+        self.ways = [Unreliable(shard, self.clock) for shard in shards]
+        self.writers = [shard.ring.writer(timeout=0) for shard in shards]
+
+    def append(self, number: int, steps: int) -> int:
+        """Append until the limiter holds the writer back; return the steps appended."""
+        for step in range(steps):
+            try:
+                self.writers[number].append(
+                    obs=number, reward=step, terminated=False, truncated=False
+                )
+            except bc.RateLimitTimeoutError:
+                return step
+        return steps
+
+    def sampler(self, **options: Any) -> ShardSampler:  # noqa: ANN401
+        ways = {shard.number: way for shard, way in zip(self.shards, self.ways, strict=True)}
+        return sampler_of(
+            self.shards,
+            shard_timeout=TIMEOUT,
+            transport=lambda shard: ways[shard.number],
+            clock=self.clock,
+            sleep=self.clock.sleep,
+            **options,
+        )
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    with started(spec_of(3, COLUMNS, 1_000)) as shards:
+        made = Cluster(shards)
+        for number in range(3):
+            made.append(number, 101)
+        yield made
+        for writer in made.writers:
+            writer.close()
+
+
+def shards_of(batch: bc.Batch) -> set[int]:
+    return set(batch["shard"].tolist())
+
+
+def rounds(
+    cluster: Cluster,
+    sampler: ShardSampler,
+    times: int,
+    items: int,
+    writers: tuple[int, ...] = (),
+    timeout: float | None = None,
+) -> bc.Batch:
+    """Append all that the limiter allows and draw, some times; return the last batch."""
+    for _ in range(times):
+        for number in writers:
+            cluster.append(number, 1_000)
+        batch = sampler.sample(items, timeout=timeout)
+        if writers:
+            cluster.clock.now += 0.05
+    return batch
+
+
+def longest_draw(cluster: Cluster, sampler: ShardSampler) -> float:
+    """Draw some times, and return the seconds that the longest draw took."""
+    longest = 0.0
+    for _ in range(20):
+        before = cluster.clock.now
+        sampler.sample(64)
+        longest = max(longest, cluster.clock.now - before)
+    return longest
+
+
+def until_left_out(sampler: ShardSampler, number: int) -> None:
+    """Draw until the blocks that had come are used up, and a warning says that no more come."""
+    for _ in range(10):
+        sampler.sample(64)
+        if sampler.stats()["shards"][number]["status"] != "active":
+            return
+    pytest.fail("never left out")
+
+
+def test_a_shard_that_hangs_is_left_out_and_comes_back(cluster: Cluster) -> None:
+    sampler = cluster.sampler()
+    assert shards_of(sampler.sample(64)) == {0, 1, 2}
+    cluster.ways[1].become("hangs")
+    begin = cluster.clock.now
+    with pytest.warns(ShardWarning, match="shard 1 .*suspended: no answer for 1 s") as warned:
+        longest = longest_draw(cluster, sampler)
+    assert len(warned) == 1
+    assert longest <= TIMEOUT
+    assert cluster.clock.now - begin <= 1.1 * TIMEOUT
+    assert shards_of(sampler.sample(64)) == {0, 2}
+    seen = sampler.stats()["shards"][1]
+    assert (seen["status"], seen["suspensions"], seen["losses"]) == ("suspended", 1, 0)
+    cluster.ways[1].become("well")
+    assert shards_of(sampler.sample(256)) == {0, 1, 2}
+    assert sampler.stats()["shards"][1]["status"] == "active"
+
+
+def test_a_shard_left_out_gives_no_mass(cluster: Cluster) -> None:
+    sampler = cluster.sampler()
+    cluster.ways[2].become("hangs")
+    with pytest.warns(ShardWarning):
+        until_left_out(sampler, 2)
+    found = np.bincount(sampler.sample(20_000)["shard"], minlength=3)
+    assert found[2] == 0
+    assert abs(found[0] - 10_000) < 5 * 71
+
+
+def test_an_actor_that_is_started_again_loses_no_rows(cluster: Cluster) -> None:
+    sampler = cluster.sampler()
+    batch = sampler.sample(64)
+    shard = cluster.shards[0]
+    cluster.ways[0].become("away")
+    with pytest.warns(ShardWarning, match="its actor died"):
+        until_left_out(sampler, 0)
+    # The actor knows no sampler any more, and attaches to the ring.
+    again = Shard(shard.spec, 0, "node-0")
+    again.start("attach")
+    assert again.generation == shard.generation
+    cluster.ways[0].shard = again
+    cluster.ways[0].become("well")
+    cluster.clock.now += TIMEOUT
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(4):
+            after = sampler.sample(256)
+    assert shards_of(after) == {0, 1, 2}
+    rows = sampler.gather(batch.index, batch["shard"])
+    assert (rows["reward"] == batch["reward"]).all()
+    seen = sampler.stats()["shards"][0]
+    assert (seen["suspensions"], seen["losses"], seen["opens"]) == (1, 0, 2)
+
+
+def test_a_node_that_is_gone_comes_back_with_a_new_ring(cluster: Cluster) -> None:
+    sampler = cluster.sampler(select=bc.Priority(alpha=1.0))
+    batch = sampler.sample(256)
+    mine = batch["shard"] == 2
+    cluster.ways[2].become("gone")
+    with pytest.warns(ShardWarning, match="lost: its node is gone"):
+        rounds(cluster, sampler, 3, 256)
+    # What had come ahead is dropped: the rows are not there any more.
+    assert shards_of(sampler.sample(64)) == {0, 1}
+    again = Shard(cluster.shards[2].spec, 2, "node-9")
+    again.start("replace")
+    with again.ring.writer() as writer:
+        for step in range(51):
+            writer.append(obs=9, reward=step, terminated=False, truncated=False)
+    cluster.ways[2].shard = again
+    cluster.ways[2].become("well")
+    cluster.clock.now += TIMEOUT
+    with pytest.warns(ShardWarning, match="lost its rows"):
+        after = rounds(cluster, sampler, 4, 256)
+    assert shards_of(after) == {0, 1, 5}
+    assert (after["obs"][after["shard"] == 5] == 9).all()
+    # Indices of the lost ring mean nothing in the new one.
+    sampler.update_priorities(batch.index, batch["shard"], np.full(256, 7.0))
+    assert sampler.stats()["shards"][2]["stale_priorities"] == mine.sum()
+    assert again.ring.stats()["tables"][0]["updated"] == 0
+    with pytest.raises(LappedError, match="shard 2"):
+        sampler.gather(batch.index, batch["shard"])
+    rows = sampler.gather(batch.index, batch["shard"], missing="mask")
+    assert (rows["found"] == ~mine).all()
+    again.ring.unlink()
+    cluster.shards[2] = again
+
+
+def test_without_any_shard_a_draw_waits_and_names_them(cluster: Cluster) -> None:
+    sampler = cluster.sampler()
+    sampler.sample(64)
+    for way in cluster.ways:
+        way.become("hangs")
+    with pytest.warns(ShardWarning), pytest.raises(WaitTimeoutError) as raised:
+        rounds(cluster, sampler, 10, 64, timeout=3)
+    assert all(f"shard {number} of" in str(raised.value) for number in range(3))
+    cluster.ways[1].become("well")
+    assert shards_of(sampler.sample(64, timeout=3)) == {1}
+
+
+def test_all_shards_that_stop_at_once_cost_one_timeout(cluster: Cluster) -> None:
+    sampler = cluster.sampler(prefetch=0)
+    sampler.sample(64)
+    for way in cluster.ways[:2]:
+        way.become("hangs")
+    begin = cluster.clock.now
+    with pytest.warns(ShardWarning):
+        rounds(cluster, sampler, 3, 256)
+    assert shards_of(sampler.sample(64)) == {2}
+    assert cluster.clock.now - begin <= 1.05 * TIMEOUT
+
+
+def test_a_sampler_opens_while_a_shard_is_gone(cluster: Cluster) -> None:
+    cluster.ways[0].become("gone")
+    with pytest.warns(ShardWarning, match="shard 0"):
+        sampler = cluster.sampler()
+    assert shards_of(sampler.sample(64)) == {1, 2}
+    for way in cluster.ways:
+        way.become("hangs")
+    with pytest.raises(WaitTimeoutError, match="no shard answered"):
+        cluster.sampler()
+
+
+def test_what_a_shard_refuses_is_raised(cluster: Cluster) -> None:
+    sampler = cluster.sampler(select=bc.Priority(alpha=1.0))
+    sampler.sample(32)
+    cluster.shards[0].ring.remove_table("priority", force=True)
+    with pytest.raises(bc.NotFoundError):
+        rounds(cluster, sampler, 5, 32)
+
+
+LIMITS = bc.RateLimiter(1, min_size=30, error_buffer=(-30, 30))
+
+
+def inserts_of(*shards: Shard) -> int:
+    """Return the inserts that the limiters of shards counted."""
+    limiters = [shard.ring.limiter for shard in shards]
+    return sum(limiter.inserts for limiter in limiters if limiter is not None)
+
+
+def limited() -> Spec:
+    return spec_of(3, COLUMNS, 10_000, LIMITS)
+
+
+def test_the_limiter_holds_writers_of_all_shards_together() -> None:
+    with started(limited(), ceiling=10) as shards:
+        cluster = Cluster(shards)
+        sampler = cluster.sampler()
+        total = 0
+        for _ in range(60):
+            # The first shard is written fast, the second slowly, the third hardly ever.
+            total += cluster.append(0, 1_000) + cluster.append(1, 2)
+            total += cluster.append(2, int(total % 5 == 0))
+            try:
+                sampler.sample(16, timeout=0)
+            except bc.RateLimitTimeoutError:
+                continue
+            cluster.clock.now += 0.05
+        known = sampler.stats()["limiter"]
+        inserts = inserts_of(*shards)
+        assert known["excess"] == 0
+        assert inserts <= known["limit"]
+        # The fast shard got what the slow ones left.
+        assert known["samples"] > 300
+        assert inserts_of(shards[0]) > 0.7 * inserts
+        sampler.close()
+
+
+def test_a_suspended_shard_adds_at_most_its_ceiling() -> None:
+    with started(limited(), ceiling=10) as shards:
+        cluster = Cluster(shards)
+        sampler = cluster.sampler()
+        rounds(cluster, sampler, 6, 16, writers=(0, 1, 2))
+        cluster.ways[0].become("hangs")
+        limiter = shards[0].ring.limiter
+        assert limiter is not None
+        ceiling = limiter.ceiling
+        assert ceiling is not None
+        before = inserts_of(shards[0])
+        with pytest.warns(ShardWarning):
+            rounds(cluster, sampler, 30, 16, writers=(1, 2))
+        cluster.append(0, 1_000)
+        limit = sampler.stats()["limiter"]["limit"]
+        inserts = inserts_of(*shards)
+        assert limit is not None
+        assert inserts <= limit + ceiling - before
+        assert inserts_of(shards[0]) == ceiling
+        cluster.ways[0].become("well")
+        for _ in range(20):
+            sampler.sample(16)
+            for number in range(3):
+                cluster.append(number, 1_000)
+            cluster.clock.now += 0.05
+        assert inserts_of(*shards) <= limit + 20 * 16 + 1
+        sampler.close()
+
+
+def test_a_new_ring_waits_for_the_learner_and_what_was_inserted_stays_counted() -> None:
+    with started(limited(), ceiling=10) as shards:
+        cluster = Cluster(shards)
+        sampler = cluster.sampler()
+        rounds(cluster, sampler, 6, 16, writers=(0, 1, 2))
+        counted = sampler.stats()["limiter"]["inserts"]
+        cluster.ways[2].become("gone")
+        with pytest.warns(ShardWarning, match="lost: its node"):
+            rounds(cluster, sampler, 6, 8, writers=(0,))
+        again = Shard(shards[2].spec, 2, "node-9")
+        again.start("replace")
+        cluster.writers[2] = again.ring.writer(timeout=0)
+        # No learner has told it yet what it may insert.
+        assert cluster.append(2, 10) == 1  # a first row is no transition
+        cluster.ways[2].shard = again
+        cluster.ways[2].become("well")
+        cluster.clock.now += TIMEOUT
+        with pytest.warns(ShardWarning, match="lost its rows"):
+            rounds(cluster, sampler, 20, 4, writers=(2,))
+        known = sampler.stats()["limiter"]
+        assert known["inserts"] >= counted
+        assert known["excess"] == 0
+        assert inserts_of(again) > 0
+        sampler.close()
+        shards[2].ring.close()
+        shards[2] = again
+
+
+def test_a_ceiling_that_is_meant_for_a_lost_ring_is_not_set() -> None:
+    with started(limited(), ceiling=10) as shards:
+        assert shards[0].counts("key", 500, "another").ceiling == 10
+        assert shards[0].counts("key", 12, shards[0].generation).ceiling == 12
+
+
+def test_samples_that_an_earlier_learner_drew_stay_counted() -> None:
+    with started(limited(), ceiling=10) as shards:
+        cluster = Cluster(shards)
+        for number in range(3):
+            cluster.append(number, 1_000)
+        first = cluster.sampler()
+        first.sample(30)
+        second = cluster.sampler()
+        assert second.stats()["limiter"]["samples"] >= 30
+        with pytest.raises(InUseError, match="another sampler"):
+            rounds(cluster, first, 30, 1, writers=(0,))
+        state = second.state()
+        third = cluster.sampler(state=state)
+        assert third.stats()["limiter"]["samples"] == state["samples"]
+        third.close()
+
+
+def test_a_draw_that_ended_early_keeps_what_was_admitted() -> None:
+    with started(limited(), ceiling=10) as shards:
+        cluster = Cluster(shards)
+        for number in range(3):
+            cluster.append(number, 1_000)
+        sampler = cluster.sampler()
+        with pytest.raises(bc.RateLimitTimeoutError, match="held a draw of 500"):
+            sampler.sample(500, timeout=0.1)
+        samples = sampler.stats()["limiter"]["samples"]
+        assert sampler.state()["admitted"] == samples > 0
+        sampler.sample(samples, timeout=0)
+        assert sampler.stats()["limiter"]["samples"] == samples
+        sampler.close()
+
+
+def test_options_that_blocks_refuse_are_refused_at_the_sampler(cluster: Cluster) -> None:
+    refused: list[tuple[dict[str, Any], str]] = [
+        ({"select": "fifo"}, "blocks do not go with the selector fifo"),
+        ({"select": "lifo"}, "lifo"),
+        ({"select": "lane_strata"}, "lane_strata"),
+        ({"select": bc.Consume()}, "draws without replacement"),
+        ({"select": bc.Epoch()}, "draws without replacement"),
+        ({"select": bc.Largest()}, "largest"),
+        ({"select": bc.Smallest()}, "smallest"),
+        ({"select": bc.Recency(10)}, "recency"),
+        ({"select": bc.Priority(stratified=True)}, "strata"),
+        ({"select": bc.Priority(alpha=(0.4, 0.6, 100), table="other")}, "an alpha that changes"),
+        ({"form": bc.WholeEpisodes("padded")}, "whole episodes"),
+        ({"max_age": 10}, "max_age"),
+        ({"select": bc.Priority(initial="held")}, "held"),
+        ({"share": (0, 2)}, "share"),
+        ({"learned": "online"}, "learned"),
+    ]
+    for options, words in refused:
+        with pytest.raises(SampleError, match=words):
+            cluster.sampler(**options)
+    with pytest.raises(bc.errors.ArgumentError):
+        cluster.sampler(hist=3)
+
+
+def test_places_of_a_spec_are_named() -> None:
+    spec = spec_of(2, COLUMNS, 10)
+    assert spec.label(1) == f"shard 1 of '{spec.name}' on the node with label shard=1"
+    assert replace(spec, name="x").ring_name(0) == "x-0"
