@@ -386,6 +386,11 @@ impl PanelData {
         traded.flat_map(move |(rows, _)| rows.chunks_exact(columns))
     }
 
+    /// Returns the rows of each ticker, `[D][C]`.
+    pub(crate) fn by_ticker(&self) -> impl Iterator<Item = &[f64]> {
+        self.values.chunks_exact(self.meta.columns.len() * self.meta.len())
+    }
+
     pub(crate) fn meta(&self) -> &Meta {
         &self.meta
     }

@@ -1,10 +1,14 @@
-//! Warnings about data that loading keeps: bars of two lengths, and a year that was guessed.
+//! Warnings about data that loading keeps: bars of two lengths, a year that was guessed, and splits
+//! that no column names.
 
 use std::collections::HashMap;
 
 use thiserror::Error;
 
-use crate::{assemble::PanelData, blocks::is_marked, calendar::year_of};
+use crate::{
+    assemble::PanelData, blocks::is_marked, calendar::year_of, meta::Meta, moment::Moment,
+    symbols::PriceColumn,
+};
 
 /// Steps between the rows of a ticker that are looked at, from its first row on.
 const STEPS: usize = 10_000;
@@ -12,6 +16,16 @@ const STEPS: usize = 10_000;
 const LEAST_STEPS: usize = 5;
 /// Bars that are this many times longer than others are of another length.
 const LONGER: f64 = 1.5;
+/// Least number of rows of a ticker that tell its usual moves between bars.
+const LEAST_ROWS: usize = 20;
+/// Ratios of splits that are recognised, and their inverses.
+const RATIOS: [f64; 8] = [2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 20.0];
+/// Largest distance of the logarithm of a move from that of a split.
+const NEAR: f64 = 0.03;
+/// Logarithm of a move between bars that is no split.
+const SMALL: f64 = 0.4;
+/// A split moves the price this many times further than the mean of the small moves.
+const UNUSUAL: f64 = 10.0;
 
 /// Doubt about a loaded panel.
 #[derive(Clone, Debug, Error, PartialEq)]
@@ -46,6 +60,23 @@ pub enum LoadWarning {
         /// Bars of a year that are assumed.
         guess: f64,
     },
+    /// A price moves between two bars as a split would move it, and no column says so.
+    #[error(
+        "{ticker:?} opens on {date} at {ratio:.3} times its last close, as after a split, and the \
+         panel has no column of splits that says so ({count} such move(s) in all): load adjusted \
+         prices, or a column whose name has \"split\" in it and name it where the environment is \
+         made"
+    )]
+    UnadjustedSplit {
+        /// Ticker of the first such move.
+        ticker: String,
+        /// Its date or time.
+        date: String,
+        /// Open over the last close.
+        ratio: f64,
+        /// Number of such moves of all tickers.
+        count: usize,
+    },
 }
 
 impl PanelData {
@@ -56,7 +87,8 @@ impl PanelData {
     /// an auction, cannot be told from one with bars of a day.
     #[must_use]
     pub fn warnings(&self) -> Vec<LoadWarning> {
-        self.mixed_bars().into_iter().chain(self.guessed_year()).collect()
+        let all = self.mixed_bars().into_iter().chain(self.guessed_year());
+        all.chain(self.unadjusted_split()).collect()
     }
 
     fn guessed_year(&self) -> Option<LoadWarning> {
@@ -67,6 +99,45 @@ impl PanelData {
         let year = year_of(meta.calendar(), &meta.micros());
         let warning = LoadWarning::GuessedYear { bars: meta.len(), guess: year.bars };
         (!year.is_certain).then_some(warning)
+    }
+
+    fn unadjusted_split(&self) -> Option<LoadWarning> {
+        let meta = self.meta();
+        let columns = &meta.columns;
+        let named = columns.iter().position(|name| name.to_lowercase().contains("split"));
+        let (open, close) = (PriceColumn::Open as usize, PriceColumn::Close as usize);
+        let (mut first, mut count) = (None, 0);
+        let tickers = meta.tickers.iter().zip(&meta.is_macro).zip(self.marks());
+        for (((ticker, is_macro), marks), rows) in tickers.zip(self.by_ticker()) {
+            let rows: Vec<(usize, &[f64])> = rows
+                .chunks_exact(columns.len())
+                .enumerate()
+                .filter(|(bar, row)| is_marked(marks, *bar) && row[open] > 0.0 && row[close] > 0.0)
+                .collect();
+            if rows.len() < LEAST_ROWS || *is_macro {
+                continue;
+            }
+            let pairs = rows.windows(2);
+            let moves = pairs.map(|pair| (pair[1].1[open] / pair[0].1[close]).ln().abs());
+            let small: Vec<f64> = moves.filter(|moved| *moved < SMALL).collect();
+            #[expect(clippy::cast_precision_loss, reason = "a mean")]
+            let usual = small.iter().sum::<f64>() / small.len().max(1) as f64;
+            for pair in rows.windows(2) {
+                let ((_, before), (bar, row)) = (pair[0], pair[1]);
+                let ratio = row[open] / before[close];
+                let is_told = named.is_some_and(|column| row[column] > 0.0);
+                if !is_told && is_split(ratio, row[close] / row[open], usual) {
+                    count += 1;
+                    first.get_or_insert((ticker, bar, ratio));
+                }
+            }
+        }
+        first.map(|(ticker, bar, ratio)| LoadWarning::UnadjustedSplit {
+            ticker: ticker.clone(),
+            date: label_of(meta, bar),
+            ratio,
+            count,
+        })
     }
 
     fn mixed_bars(&self) -> Option<LoadWarning> {
@@ -90,6 +161,21 @@ impl PanelData {
             short_micros,
         })
     }
+}
+
+/// Returns the text of a day or bar.
+fn label_of(meta: &Meta, bar: usize) -> String {
+    let instant = || Some(Moment::from_micros(*meta.times.get(bar)?)?.to_string());
+    meta.dates.get(bar).cloned().or_else(instant).unwrap_or_default()
+}
+
+/// Returns whether a price that opens at `ratio` times the last close, and then moves by `within`
+/// until the close, may have been split. `usual`: mean size of the small moves. It is 0 for made-up
+/// prices that do not move.
+fn is_split(ratio: f64, within: f64, usual: f64) -> bool {
+    let moved = ratio.ln().abs();
+    let is_ratio = RATIOS.iter().any(|split| (moved - split.ln()).abs() <= NEAR);
+    is_ratio && usual > 0.0 && moved > UNUSUAL * usual && within.ln().abs() < moved / 2.0
 }
 
 /// Returns the most frequent step between instants, if it is at least a third of the steps.
