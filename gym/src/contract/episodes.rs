@@ -166,6 +166,11 @@ impl Episodes {
         self.phase[env] != EpisodePhase::New
     }
 
+    /// Returns the rewards to write, and the flags of terminations and truncations.
+    pub(crate) fn outcome_mut(&mut self) -> (&mut [f64], &[bool], &[bool]) {
+        (&mut self.rewards, &self.terminated, &self.truncated)
+    }
+
     pub(crate) fn rewards(&self) -> &[f64] {
         &self.rewards
     }

@@ -21,7 +21,7 @@ pub struct EpisodeMetrics {
     pub max_drawdown: f64,
     /// Value of all purchases and sales over the first value.
     pub turnover: f64,
-    /// Fees and slippage (portfolio) or fees (trading) paid, in cash.
+    /// Fees, slippage, impact, borrowing and interest (portfolio) or fees (trading) paid, in cash.
     pub costs: f64,
     /// Orders executed, stop losses included (portfolio), or fills (trading).
     pub trades: u32,
@@ -69,6 +69,11 @@ impl EpisodeSums {
         if self.peak > 0.0 {
             self.drawdown = self.drawdown.max(1.0 - value / self.peak);
         }
+    }
+
+    /// Returns the largest fall from an earlier peak, as a fraction of that peak.
+    pub(crate) fn drawdown(&self) -> f64 {
+        self.drawdown
     }
 
     /// Returns the metrics of the episode so far.

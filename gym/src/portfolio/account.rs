@@ -64,6 +64,24 @@ pub(crate) struct PortfolioAccount<'a> {
     pub(crate) today: MarketDay<'a>,
 }
 
+/// Returns a price of the day before slippage, drawn by a rule that is not the close.
+pub(crate) fn drawn_price(
+    bidding: Bidding,
+    row: PanelRow<'_>,
+    buys: bool,
+    stream: &mut EnvStream<'_>,
+) -> f64 {
+    let [open, high, low, close] =
+        [PriceColumn::Open, PriceColumn::High, PriceColumn::Low, PriceColumn::Close]
+            .map(|column| row.value(column as usize));
+    let (from, to) = match (bidding, buys) {
+        (Bidding::AdvUniform, true) => (open.max(close), high),
+        (Bidding::AdvUniform, false) => (low, open.min(close)),
+        _ => (low, high),
+    };
+    stream.real(from, to)
+}
+
 #[derive(Clone, Copy)]
 enum OrderSide {
     Buy,
@@ -95,16 +113,8 @@ impl PortfolioAccount<'_> {
 
     #[cold]
     fn draw_price(&mut self, ticker: usize, side: OrderSide) -> f64 {
-        let row = self.today.row(ticker);
-        let [open, high, low, close] =
-            [PriceColumn::Open, PriceColumn::High, PriceColumn::Low, PriceColumn::Close]
-                .map(|column| row.value(column as usize));
-        let (from, to) = match (self.today.rules.bidding, side) {
-            (Bidding::AdvUniform, OrderSide::Buy) => (open.max(close), high),
-            (Bidding::AdvUniform, OrderSide::Sell) => (low, open.min(close)),
-            _ => (low, high),
-        };
-        self.stream.real(from, to)
+        let (row, buys) = (self.today.row(ticker), matches!(side, OrderSide::Buy));
+        drawn_price(self.today.rules.bidding, row, buys, &mut self.stream)
     }
 
     #[inline]
@@ -133,7 +143,7 @@ impl PortfolioAccount<'_> {
         }
         let fee = value * pct + rules.fixed_fee;
         self.sums.costs += fee + (asked - price) * f64::from(sold);
-        let (quantity, is_settlement) = (-sold, false);
+        let (quantity, is_settlement) = (-f64::from(sold), false);
         self.note(
             PortfolioFill {
                 env: self.env,
@@ -181,7 +191,7 @@ impl PortfolioAccount<'_> {
         let value = price * f64::from(bought);
         let fee = value * pct + fixed;
         self.sums.costs += fee + (price - asked) * f64::from(bought);
-        let (quantity, is_stop_loss, is_settlement) = (bought, false, false);
+        let (quantity, is_stop_loss, is_settlement) = (f64::from(bought), false, false);
         self.note(
             PortfolioFill {
                 env: self.env,
@@ -200,7 +210,9 @@ impl PortfolioAccount<'_> {
     fn note(&mut self, fill: PortfolioFill, value: f64) {
         self.sums.orders += 1;
         self.sums.traded += value;
-        self.totals.shares_traded += i64::from(fill.quantity.unsigned_abs());
+        #[expect(clippy::cast_possible_truncation, reason = "whole, and within an i32")]
+        let shares = fill.quantity.abs() as i64;
+        self.totals.shares_traded += shares;
         if let Some(fills) = &mut self.fills {
             fills.push(fill);
         }
@@ -219,7 +231,7 @@ impl PortfolioAccount<'_> {
             *self.cash += price * f64::from(held);
             (self.shares[ticker], self.avg_buy_price[ticker]) = (0, 0.0);
             if let Some(fills) = &mut self.fills {
-                let (fee, quantity) = (0.0, -held);
+                let (fee, quantity) = (0.0, -f64::from(held));
                 let (is_stop_loss, is_settlement) = (false, true);
                 let env = self.env;
                 fills.push(PortfolioFill {

@@ -19,6 +19,29 @@ pub enum PortfolioError {
         value: f64,
         rule: &'static str,
     },
+    /// Settings that exclude each other.
+    #[error("`{option}` cannot be combined with {other}: {remedy}")]
+    Together { option: &'static str, other: &'static str, remedy: &'static str },
+    /// A setting names a column that the panel does not have.
+    #[error("`{option}` is {column:?}, which is no column of the panel; {}", columns(known))]
+    UnknownColumn {
+        option: &'static str,
+        column: String,
+        /// The panel's indicators.
+        known: Vec<String>,
+    },
+    /// A number of dividends or splits that has no meaning.
+    #[error(
+        "column {column:?} of {ticker:?} on {date} is {}, but `{option}` needs numbers from 0 up",
+        ShownNumber(*value)
+    )]
+    BadCell { option: &'static str, column: String, ticker: String, date: String, value: f64 },
+    /// A benchmark that is not in the panel.
+    #[error(
+        "the benchmark {ticker:?} is not in the panel, which holds {count} tickers from {first:?} \
+         to {last:?}; name one of those"
+    )]
+    UnknownBenchmark { ticker: String, count: usize, first: String, last: String },
     /// No sub-environment, or so many that the observations of a step would exceed a gibibyte.
     #[error(
         "`num_envs` is {num_envs}, but must be 1 to {limit}: with {tickers} tickers and \
@@ -150,16 +173,21 @@ pub enum PortfolioError {
          where all its tickers are listed, and none of those is left; shift by less"
     )]
     ShiftTooLarge { env: usize, shift: usize, first: usize, last: usize },
-    /// An action that is no number in `[-1, 1]`.
+    /// An action that is no number in the range of its kind, or no whole number if it is discrete.
     #[error(
-        "the action of environment {env} for {ticker:?} is {}, but must lie in [-1, 1]",
-        ShownNumber(*value)
+        "the action of environment {env} for {ticker:?} is {}, but must {}",
+        ShownNumber(*value),
+        within(*whole, *range)
     )]
     BadAction {
         env: usize,
         ticker: String,
         /// Number given.
         value: f64,
+        /// Lowest and highest number.
+        range: (f64, f64),
+        /// Whether the number must be whole.
+        whole: bool,
     },
     /// A step beyond the last day, after an episode that plays on.
     #[error("environment {env} is on day {day}, the last one; reset it before the next step")]
@@ -178,8 +206,9 @@ impl PortfolioError {
             Self::OutOfDays { day, .. } => {
                 format!("the episode is on day {day}, the last one; reset the environment")
             }
-            Self::BadAction { ticker, value, .. } => {
-                format!("the action for {ticker:?} is {value}, but must lie in [-1, 1]")
+            Self::BadAction { ticker, value, range, whole, .. } => {
+                let within = within(*whole, *range);
+                format!("the action for {ticker:?} is {value}, but must {within}")
             }
             Self::BadStartDay { day, first, last, indicator_lag, .. } => {
                 let lagged = lagged(*day, *indicator_lag);
@@ -201,6 +230,23 @@ impl PortfolioError {
             ),
             other => other.to_string(),
         }
+    }
+}
+
+/// Returns the rule that an action broke.
+fn within(whole: bool, (low, high): (f64, f64)) -> String {
+    if whole {
+        format!("be a whole number from {low} to {high}, the position of a choice")
+    } else {
+        format!("lie in [{low}, {high}]")
+    }
+}
+
+/// Returns what to do about a column that the panel lacks.
+fn columns(known: &[String]) -> String {
+    match known {
+        [] => "load the panel with it, or leave the setting out".to_owned(),
+        known => format!("name one of {}", known.join(", ")),
     }
 }
 

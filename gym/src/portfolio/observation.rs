@@ -15,6 +15,8 @@ pub(crate) struct ObservationShape {
     pub(crate) tickers: usize,
     pub(crate) indicators: usize,
     pub(crate) macros: usize,
+    /// Whether positions may be fractions of a share.
+    pub(crate) fractional: bool,
 }
 
 impl ObservationShape {
@@ -36,10 +38,12 @@ impl ObservationShape {
 pub struct Observation {
     /// Day of the panel, `[N]`.
     pub day: Vec<i32>,
-    /// Cash, `[N]`; never below 0.
+    /// Cash, `[N]`; below 0 only with a margin.
     pub cash: Vec<f64>,
-    /// Shares held, `[N, T]`.
+    /// Shares held, negative if short, `[N, T]`. Empty if they may be fractions.
     pub shares: Vec<i32>,
+    /// Units held if they may be fractions, negative if short, `[N, T]`; else empty.
+    pub units: Vec<f64>,
     /// Average price paid per share held, fee included, `[N, T]`; 0 without shares.
     pub avg_buy_price: Vec<f64>,
     /// Cash plus holdings valued at the open of `day`, or at the close if so configured, `[N]`. A
@@ -62,7 +66,8 @@ impl Observation {
         Some(Self {
             day: zeros(n)?,
             cash: zeros(n)?,
-            shares: zeros(per_ticker)?,
+            shares: zeros(if shape.fractional { 0 } else { per_ticker })?,
+            units: zeros(if shape.fractional { per_ticker } else { 0 })?,
             avg_buy_price: zeros(per_ticker)?,
             total_asset: zeros(n)?,
             open: zeros(per_ticker)?,
@@ -88,7 +93,8 @@ impl Observation {
             + self.macro_indicators.len()
             + self.macro_open.len()
             + self.open.len()
-            + self.shares.len();
+            + self.shares.len()
+            + self.units.len();
         numbers.checked_div(self.num_envs()).unwrap_or_default()
     }
 
@@ -149,6 +155,7 @@ impl Observation {
             let rest = singles(rest, macro_indicators);
             let rest = singles(rest, of_env(&self.macro_open, env, envs));
             let rest = singles(rest, of_env(&self.open, env, envs));
+            let rest = singles(rest, of_env(&self.units, env, envs));
             let (shares, rest) = rest.split_at_mut(self.shares.len() / envs);
             for (single, &held) in shares.iter_mut().zip(of_env(&self.shares, env, envs)) {
                 *single = to_single(f64::from(held));
@@ -166,6 +173,7 @@ impl Observation {
             day: of_env(&self.day, env, envs).to_vec(),
             cash: of_env(&self.cash, env, envs).to_vec(),
             shares: of_env(&self.shares, env, envs).to_vec(),
+            units: of_env(&self.units, env, envs).to_vec(),
             avg_buy_price: of_env(&self.avg_buy_price, env, envs).to_vec(),
             total_asset: of_env(&self.total_asset, env, envs).to_vec(),
             open: of_env(&self.open, env, envs).to_vec(),
@@ -181,6 +189,7 @@ impl Observation {
         copy_row(&mut self.day, &from.day, env, envs);
         copy_row(&mut self.cash, &from.cash, env, envs);
         copy_row(&mut self.shares, &from.shares, env, envs);
+        copy_row(&mut self.units, &from.units, env, envs);
         copy_row(&mut self.avg_buy_price, &from.avg_buy_price, env, envs);
         copy_row(&mut self.total_asset, &from.total_asset, env, envs);
         copy_row(&mut self.open, &from.open, env, envs);

@@ -5,8 +5,11 @@ use std::collections::BTreeMap;
 use backcast_core::AutoresetMode;
 
 use super::{
+    actions::Actions,
     choices::{Bidding, Delisting, StopLossDay, StopLossPrice, Valuation},
     error::PortfolioError,
+    margin::Margin,
+    rewards::Reward,
 };
 use crate::contract::Generator;
 
@@ -17,6 +20,7 @@ const MOST_CASH: f64 = 1e30;
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
+#[expect(clippy::struct_excessive_bools, reason = "settings, each of its own")]
 pub struct PortfolioOptions {
     /// Cash at the start of an episode, in `(0, 1e30]`. Flat observations hold it as float32, and
     /// it may grow.
@@ -25,8 +29,20 @@ pub struct PortfolioOptions {
     /// `initial_amount` plus the highest value of `initial_shares`, unless episodes
     /// [`play_on`](Self::play_on).
     pub failure_threshold: f64,
-    /// Shares traded by an action of 1, from 1 to `i32::MAX`.
+    /// Meaning of the numbers of an action.
+    pub actions: Actions,
+    /// Shares traded by an action of 1, from 1 to `i32::MAX`. It is not used with weights.
     pub hmax: u32,
+    /// Whether positions may be fractions of a share. Otherwise orders are cut to whole shares.
+    pub fractional: bool,
+    /// Terms of short positions and loans. With `None` shares are sold only if they are held, and
+    /// cash is never below 0.
+    pub margin: Option<Margin>,
+    /// Largest value of a position as a fraction of the equity, above 0; `None` for any. Both are
+    /// at the close before the orders. An order that makes a position smaller is not cut.
+    pub max_position: Option<f64>,
+    /// Largest order as a fraction of the volume of its bar, in `(0, 1]`; `None` for any.
+    pub max_volume: Option<f64>,
     /// Fee of a purchase, as a fraction of its value; in `[0, 1)`.
     pub buy_cost_pct: f64,
     /// Fee of a sale, as a fraction of its value; in `[0, 1)`.
@@ -39,6 +55,17 @@ pub struct PortfolioOptions {
     /// Slippage in basis points, in `[0, 10000)`: purchases cost more and sales bring less than the
     /// fill price by this fraction.
     pub slippage_bps: f64,
+    /// Slippage in cash per share, at least 0, in addition to `slippage_bps`.
+    pub slippage_per_share: f64,
+    /// Market impact of an order of the whole volume of its bar, in basis points, in
+    /// `[0, 10000)`. It grows with the square root of the share of the volume.
+    pub impact_bps: f64,
+    /// Column of the panel with the cash that a share pays to its holder on a day. Short positions
+    /// are charged.
+    pub dividends: Option<String>,
+    /// Column of the panel with the number of shares that one share becomes on a day; 0 and 1 are
+    /// no split.
+    pub splits: Option<String>,
     /// Price of the day at which an order is filled.
     pub bidding: Bidding,
     /// Fraction of the average buy price below which a holding is sold, in `[0, 1]`; 0 never sells.
@@ -95,6 +122,10 @@ pub struct PortfolioOptions {
     /// Number of steps after which an episode is truncated, at least 1. `None` truncates at the
     /// last day only.
     pub max_episode_steps: Option<u32>,
+    /// Reward of a step.
+    pub reward: Reward,
+    /// Whether [`details`](crate::PortfolioVectorEnv::details) of every step are kept.
+    pub step_info: bool,
     /// Source of random numbers.
     pub generator: Generator,
     /// Whether every episode is recorded for [`history`](crate::PortfolioVectorEnv::history) and
@@ -107,12 +138,21 @@ impl Default for PortfolioOptions {
         Self {
             initial_amount: 30_000.0,
             failure_threshold: 25_000.0,
+            actions: Actions::default(),
             hmax: 15,
+            fractional: false,
+            margin: None,
+            max_position: None,
+            max_volume: None,
             buy_cost_pct: 0.01,
             sell_cost_pct: 0.01,
             ticker_costs: BTreeMap::new(),
             fixed_fee: 0.0,
             slippage_bps: 0.0,
+            slippage_per_share: 0.0,
+            impact_bps: 0.0,
+            dividends: None,
+            splits: None,
             bidding: Bidding::default(),
             stop_loss_tolerance: 0.0,
             stop_loss_calculation: StopLossPrice::default(),
@@ -133,6 +173,8 @@ impl Default for PortfolioOptions {
             autoreset_mode: AutoresetMode::NextStep,
             play_on: false,
             max_episode_steps: None,
+            reward: Reward::default(),
+            step_info: false,
             generator: Generator::default(),
             record: false,
         }
@@ -186,7 +228,7 @@ impl PortfolioOptions {
         if self.max_episode_steps == Some(0) {
             return refuse("max_episode_steps", 0.0, "at least 1, or unset");
         }
-        Ok(())
+        self.check_rules()
     }
 
     pub(crate) fn valued_at_close(&self) -> bool {

@@ -10,11 +10,14 @@ use super::{
     choices::{StopLossDay, StopLossPrice},
     lines::LINE,
     observation::{Observation, ObservationShape},
+    options::PortfolioOptions,
     orders::Orders,
     own_prices::OwnPrices,
     prices::{Prices, ValueHoldings},
     record::{EpisodeRecord, MOST_FILLS, PortfolioFill},
+    rewards::{RewardState, StepFields},
     setup::{CLOSE, SetupView},
+    units::UnitBooks,
 };
 use crate::contract::{EnvStream, EpisodeSums, StepOutcome, zeros};
 
@@ -42,16 +45,30 @@ pub(crate) struct Portfolios {
     /// Shares held, `[N, W]`.
     shares: Vec<i32>,
     /// Average buy prices, `[N, W]`.
-    averages: Vec<f64>,
-    own: OwnPrices,
+    pub(super) averages: Vec<f64>,
+    pub(super) own: OwnPrices,
     /// Whether the table serves this episode, `[N]`. It does if every ticker had a row when the
     /// episode began: then no close in the table is older than the episode.
-    uses_table: Vec<bool>,
+    pub(super) uses_table: Vec<bool>,
     orders: Orders,
     /// Shares of one portfolio before its orders; the buffer is reused.
     held: Vec<i32>,
+    /// Units, for settings that whole long shares cannot express.
+    pub(crate) books: Option<Box<UnitBooks>>,
+    /// States of the rewards, `[N]`.
+    reward_states: Vec<RewardState>,
+    /// Fields of the last step, for rewards of callers.
+    pub(crate) steps: StepFields,
     /// Whether `obs` leaves the indicators out, since they are in the table.
     pub(crate) omits_indicators: bool,
+}
+
+/// State of a portfolio before a step.
+pub(super) struct StepStart {
+    first_fill: usize,
+    value: f64,
+    costs: f64,
+    traded: f64,
 }
 
 /// One sub-environment during a call: its number, tickers and random stream.
@@ -63,7 +80,17 @@ pub(crate) struct SubEnv<'a> {
 
 impl Portfolios {
     /// Returns `n` empty portfolios, or `None` where memory does not suffice.
-    pub(crate) fn new(n: usize, shape: ObservationShape, record: bool) -> Option<Self> {
+    pub(crate) fn new(
+        n: usize,
+        shape: ObservationShape,
+        options: &PortfolioOptions,
+    ) -> Option<Self> {
+        let record = options.record;
+        let books = if options.is_plain() {
+            None
+        } else {
+            Some(Box::new(UnitBooks::new(n, shape.tickers, shape.fractional)?))
+        };
         let width = shape.tickers.checked_next_multiple_of(LINE)?;
         let all = n.checked_mul(width)?;
         Some(Self {
@@ -80,6 +107,9 @@ impl Portfolios {
             uses_table: zeros(n)?,
             orders: Orders::with_capacity(width),
             held: Vec::new(),
+            books,
+            reward_states: zeros(n)?,
+            steps: StepFields::new(n)?,
             omits_indicators: false,
         })
     }
@@ -133,14 +163,28 @@ impl Portfolios {
                 self.averages[at] = if self.shares[at] > 0 { value } else { 0.0 };
             }
         }
-        self.show(sub);
-        self.value(setup, sub);
+        let mut books = self.books.take();
+        if let Some(books) = &mut books {
+            let mine = self.lines_of(env);
+            books.begin(env, &self.shares[mine]);
+            books.show(env, tickers.len(), &mut self.obs);
+            self.show_averages(sub);
+        } else {
+            self.show(sub);
+        }
+        self.value(setup, sub, books.as_deref());
         self.sums[env] = EpisodeSums::begin(self.value_at_close[env], setup.bars_per_year);
+        let benchmark = setup.benchmark.map_or(0.0, |ticker| setup.last_close(ticker, day));
+        self.reward_states[env] = RewardState::begin(benchmark);
         if let Some(record) = self.records.get_mut(env) {
             std::mem::swap(&mut record.running, &mut record.before);
             record.running.begin(tickers);
         }
-        self.log(sub);
+        match &books {
+            Some(books) => self.log(env, books.units(env)[..tickers.len()].iter().copied()),
+            None => self.log_shares(sub),
+        }
+        self.books = books;
     }
 
     /// Prefetches the entries of the table that the step of a portfolio reads.
@@ -157,8 +201,13 @@ impl Portfolios {
         sub: &mut SubEnv<'_>,
         actions: &[A],
     ) -> StepOutcome {
+        if let Some(mut books) = self.books.take() {
+            let outcome = self.step_units(&mut books, setup, sub, actions);
+            self.books = Some(books);
+            return outcome;
+        }
         let (env, rules) = (sub.env, setup.rules);
-        let first_fill = self.fills.len();
+        let start = self.start_step(env);
         let mine = self.lines_of(env);
         // Days of a running episode are not negative and lie within the panel.
         let day = usize::try_from(self.obs.day[env]).unwrap_or_default();
@@ -196,19 +245,63 @@ impl Portfolios {
             self.trade(setup, sub, day, |_, account, open| account.stop_losses(open, &[]));
         }
         self.show(sub);
-        let begin = self.value_at_close[env];
-        self.value(setup, sub);
-        let end = self.value_at_close[env];
+        self.value(setup, sub, None);
+        self.finish_step(setup, sub, &start, None)
+    }
+
+    /// Returns the state before a step.
+    #[inline]
+    pub(super) fn start_step(&self, env: usize) -> StepStart {
+        let EpisodeSums { costs, traded, .. } = self.sums[env];
+        StepStart { first_fill: self.fills.len(), value: self.value_at_close[env], costs, traded }
+    }
+
+    /// Ends a step whose portfolio has arrived at the next day, and returns its outcome. `units`
+    /// are those that a record keeps; without any, it keeps the shares of the observation.
+    #[inline]
+    pub(super) fn finish_step(
+        &mut self,
+        setup: &SetupView<'_>,
+        sub: &SubEnv<'_>,
+        start: &StepStart,
+        units: Option<&[f64]>,
+    ) -> StepOutcome {
+        let (env, rules) = (sub.env, setup.rules);
+        let day = usize::try_from(self.obs.day[env]).unwrap_or_default();
+        let (begin, end) = (start.value, self.value_at_close[env]);
+        let drawdown = self.sums[env].drawdown();
         self.sums[env].arrive(end);
-        let at_limit = self.sums[env].length >= rules.max_episode_steps;
-        self.log(sub);
+        let sums = &self.sums[env];
+        let at_limit = sums.length >= rules.max_episode_steps;
+        let benchmark =
+            setup.benchmark.map_or(0.0, |ticker| setup.rows.row(ticker, day).value(CLOSE));
+        let reward =
+            self.reward_states[env].reward(setup.reward, (begin, end), drawdown, sums, benchmark);
+        self.steps.value_before[env] = begin;
+        self.steps.value[env] = end;
+        self.steps.costs[env] = sums.costs - start.costs;
+        self.steps.traded[env] = sums.traded - start.traded;
+        self.steps.first[env] = sums.length == 1;
+        self.steps.acted[env] = true;
+        match units {
+            Some(units) => self.log(env, units.iter().copied()),
+            None => self.log_shares(sub),
+        }
         if let Some(record) = self.records.get_mut(env) {
-            record.running.enter_fills(&self.fills[first_fill..]);
+            record.running.enter_fills(&self.fills[start.first_fill..]);
         }
         StepOutcome {
-            reward: if begin > 0.0 && end > 0.0 { (end / begin).ln() } else { 0.0 },
+            reward,
             terminated: end <= rules.failure_threshold,
             truncated: day >= setup.last_day || at_limit,
+        }
+    }
+
+    /// Clears what the last step left of a portfolio that is reset instead of stepped.
+    pub(crate) fn clear_step(&mut self, env: usize) {
+        self.steps.acted[env] = false;
+        if let Some(books) = &mut self.books {
+            books.details.clear(env);
         }
     }
 
@@ -251,6 +344,13 @@ impl Portfolios {
         env * self.width..(env + 1) * self.width
     }
 
+    /// Copies average prices to the observation.
+    pub(super) fn show_averages(&mut self, sub: &SubEnv<'_>) {
+        let (tickers, from) = (sub.tickers.len(), sub.env * self.width);
+        let mine = sub.env * tickers..(sub.env + 1) * tickers;
+        self.obs.avg_buy_price[mine].copy_from_slice(&self.averages[from..from + tickers]);
+    }
+
     /// Copies shares and average prices to the observation.
     fn show(&mut self, sub: &SubEnv<'_>) {
         let (tickers, from) = (sub.tickers.len(), sub.env * self.width);
@@ -261,7 +361,7 @@ impl Portfolios {
 
     /// Shows the open and the indicators of `day`, and keeps its close for the reward and the next
     /// fill.
-    fn arrive(&mut self, setup: &SetupView<'_>, sub: &SubEnv<'_>, day: usize) {
+    pub(super) fn arrive(&mut self, setup: &SetupView<'_>, sub: &SubEnv<'_>, day: usize) {
         let (env, tickers) = (sub.env, sub.tickers);
         let shown = env * tickers.len()..(env + 1) * tickers.len();
         let mine = self.lines_of(env);
@@ -311,14 +411,27 @@ impl Portfolios {
     }
 
     /// Values a portfolio at the open and at the close of its day.
-    fn value(&mut self, setup: &SetupView<'_>, sub: &SubEnv<'_>) {
+    pub(super) fn value(
+        &mut self,
+        setup: &SetupView<'_>,
+        sub: &SubEnv<'_>,
+        books: Option<&UnitBooks>,
+    ) {
         let env = sub.env;
         let mine = self.lines_of(env);
         let day = usize::try_from(self.obs.day[env]).unwrap_or_default();
         let Prices { closes, at_open, .. } =
             self.own.or_table(setup.table, self.uses_table[env], mine.clone(), day);
-        let holdings = (&self.shares[mine][..], at_open, closes);
-        let (at_open, at_close) = run_simd(ValueHoldings, holdings, (&mut [], &mut []), ());
+        let (at_open, at_close) = match books {
+            None => {
+                let holdings = (&self.shares[mine][..], at_open, closes);
+                run_simd(ValueHoldings, holdings, (&mut [], &mut []), ())
+            }
+            Some(books) => {
+                let holdings = (books.units(env), at_open, closes);
+                run_simd(ValueHoldings, holdings, (&mut [], &mut []), ())
+            }
+        };
         let cash = self.obs.cash[env];
         self.value_at_close[env] = cash + at_close;
         self.obs.total_asset[env] =
@@ -326,12 +439,20 @@ impl Portfolios {
     }
 
     /// Appends the day to the record of the episode.
-    fn log(&mut self, sub: &SubEnv<'_>) {
-        let (env, tickers) = (sub.env, sub.tickers.len());
+    fn log(&mut self, env: usize, units: impl Iterator<Item = f64>) {
         if let Some(record) = self.records.get_mut(env) {
-            let shares = &self.obs.shares[env * tickers..(env + 1) * tickers];
             let (day, cash) = (self.obs.day[env], self.obs.cash[env]);
-            record.running.arrive(day, cash, shares, self.value_at_close[env]);
+            record.running.arrive(day, cash, units, self.value_at_close[env]);
+        }
+    }
+
+    /// Appends the day with whole shares to the record of the episode.
+    fn log_shares(&mut self, sub: &SubEnv<'_>) {
+        if let Some(record) = self.records.get_mut(sub.env) {
+            let (env, tickers) = (sub.env, sub.tickers.len());
+            let shares = self.obs.shares[env * tickers..][..tickers].iter().copied();
+            let (day, cash) = (self.obs.day[env], self.obs.cash[env]);
+            record.running.arrive(day, cash, shares.map(f64::from), self.value_at_close[env]);
         }
     }
 }

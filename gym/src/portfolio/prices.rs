@@ -34,10 +34,10 @@ const SUMS: usize = 8;
 /// vector width of the machine.
 pub(crate) struct ValueHoldings;
 
-impl SimdKernel<i32, f64, f64, (), (), (), (f64, f64)> for ValueHoldings {
+impl<U: Copy + Into<f64>> SimdKernel<U, f64, f64, (), (), (), (f64, f64)> for ValueHoldings {
     #[inline(always)]
     fn run(
-        shares: &[i32],
+        shares: &[U],
         opens: &[f64],
         closes: &[f64],
         _: &mut [()],
@@ -51,7 +51,7 @@ impl SimdKernel<i32, f64, f64, (), (), (), (f64, f64)> for ValueHoldings {
         let prices = opens.as_chunks::<SUMS>().0.iter().zip(closes.as_chunks::<SUMS>().0);
         for (shares, (opens, closes)) in shares.iter().zip(prices) {
             for at in 0..SUMS {
-                let held = f64::from(shares[at]);
+                let held: f64 = shares[at].into();
                 at_open[at] += held * opens[at];
                 at_close[at] += held * closes[at];
             }

@@ -1,6 +1,7 @@
 //! Record of an episode, day by day.
 
-/// Maximum fills of a ticker in one step: an order, and a stop loss or settlement of the rest.
+/// Maximum fills of a ticker in one step: an order, and a stop loss, a liquidation or a settlement
+/// of the rest.
 pub(crate) const MOST_FILLS: usize = 2;
 
 /// An executed order, or a holding that was settled.
@@ -15,8 +16,8 @@ pub struct PortfolioFill {
     pub price: f64,
     /// Fees paid, in cash.
     pub fee: f64,
-    /// Number of shares: positive if bought, negative if sold.
-    pub quantity: i32,
+    /// Number of shares, or units: positive if bought, negative if sold.
+    pub quantity: f64,
     /// True if a stop loss sold the shares.
     pub is_stop_loss: bool,
     /// True if the shares became cash because their ticker leaves the market, without an order.
@@ -35,8 +36,8 @@ pub struct EpisodeHistory {
     ///
     /// [`StopLossDay::Next`]: crate::StopLossDay::Next
     pub cash: Vec<f64>,
-    /// Shares held at the moment of `cash`, `[S + 1, T]`.
-    pub shares: Vec<i32>,
+    /// Shares held at the moment of `cash`, negative if short, `[S + 1, T]`.
+    pub shares: Vec<f64>,
     /// Value at the close of the day, before its orders, `[S + 1]`.
     pub value: Vec<f64>,
     /// Executed orders and settlements, each with its step, counted from 0.
@@ -82,10 +83,16 @@ impl EpisodeHistory {
         mine.extend_from_slice(tickers);
     }
 
-    pub(crate) fn arrive(&mut self, day: i32, cash: f64, shares: &[i32], value: f64) {
+    pub(crate) fn arrive(
+        &mut self,
+        day: i32,
+        cash: f64,
+        shares: impl Iterator<Item = f64>,
+        value: f64,
+    ) {
         self.day.push(day);
         self.cash.push(cash);
-        self.shares.extend_from_slice(shares);
+        self.shares.extend(shares);
         self.value.push(value);
     }
 

@@ -8,6 +8,7 @@ use super::{
     error::PortfolioError,
     options::PortfolioOptions,
     selection::traded,
+    units::UnitTerms,
 };
 use crate::contract::check_length;
 
@@ -40,6 +41,8 @@ pub(crate) struct TradingRules {
     /// Number of steps of an episode within which no holding can exceed `i32::MAX`.
     pub(crate) countable_steps: u32,
     pub(crate) valued_at_close: bool,
+    /// Rules of units, limits and margins.
+    pub(crate) terms: UnitTerms,
 }
 
 /// A number for purchases and one for sales.
@@ -72,6 +75,7 @@ impl TradingRules {
             max_episode_steps: options.max_episode_steps.unwrap_or(u32::MAX),
             countable_steps: i32::MAX.unsigned_abs() / options.hmax.max(1),
             valued_at_close: options.valued_at_close(),
+            terms: UnitTerms::of(options),
         }
     }
 
@@ -99,6 +103,7 @@ impl TradingRules {
         if options.delisting == Delisting::Settle {
             rules.departures = Departures::new(panel);
         }
+        rules.terms.find_columns(panel, options)?;
         let most = rules.initial_shares.iter().copied().max().unwrap_or_default();
         rules.countable_steps = (i32::MAX - most).unsigned_abs() / options.hmax;
         if let Some(tradable) = &options.tradable {

@@ -2,7 +2,7 @@
 
 use backcast_market::{Panel, PriceColumn};
 
-use super::error::PortfolioError;
+use super::{error::PortfolioError, rewards::Reward};
 
 /// Returns the position of a ticker that may be traded. Refuses unknown and macro tickers.
 pub(crate) fn traded(panel: &Panel, name: &str) -> Result<usize, PortfolioError> {
@@ -19,6 +19,22 @@ pub(crate) fn traded(panel: &Panel, name: &str) -> Result<usize, PortfolioError>
         return Err(PortfolioError::MacroTicker { ticker: name.to_owned() });
     }
     Ok(ticker)
+}
+
+/// Returns the position of the benchmark of a reward, if it has one.
+pub(crate) fn benchmark_of(
+    panel: &Panel,
+    reward: &Reward,
+) -> Result<Option<usize>, PortfolioError> {
+    let Reward::Excess { ticker } = reward else { return Ok(None) };
+    let all = panel.tickers();
+    let found = all.binary_search_by(|known| known.as_str().cmp(ticker));
+    found.map(Some).map_err(|_| PortfolioError::UnknownBenchmark {
+        ticker: ticker.clone(),
+        count: all.len(),
+        first: all[0].clone(),
+        last: all[all.len() - 1].clone(),
+    })
 }
 
 /// Returns the positions of tickers that may be traded, each named once.

@@ -6,8 +6,9 @@ use super::{
     error::PortfolioError,
     observation::{MOST_BYTES, ObservationShape},
     options::PortfolioOptions,
+    rewards::Reward,
     rules::TradingRules,
-    selection::{check_pool, choose_indicators, choose_macros, choose_tickers},
+    selection::{benchmark_of, check_pool, choose_indicators, choose_macros, choose_tickers},
     start_days::StartDays,
     table::{DayTable, HistoryTable, copy_rows},
 };
@@ -39,6 +40,7 @@ pub(crate) struct PortfolioSetup {
     /// First day, and the day after the last one.
     pub(crate) days: (usize, usize),
     start_days: StartDays,
+    benchmark: Option<usize>,
     /// Prices by day, if many portfolios share their tickers.
     table: Option<DayTable>,
     /// All columns by day, if many portfolios share their tickers and show histories.
@@ -57,10 +59,19 @@ pub(crate) struct SetupView<'a> {
     pub(crate) last_day: usize,
     /// Days or bars of a year, for annualised metrics.
     pub(crate) bars_per_year: f64,
+    pub(crate) reward: &'a Reward,
+    /// Position of the benchmark of the reward.
+    pub(crate) benchmark: Option<usize>,
     pub(crate) table: Option<&'a DayTable>,
 }
 
 impl SetupView<'_> {
+    /// Returns the last known close of a ticker on a day; 0 before its first row.
+    pub(crate) fn last_close(&self, ticker: usize, day: usize) -> f64 {
+        let close = |day| self.rows.row(ticker, day).value(CLOSE);
+        (0..=day).rev().map(close).find(|&close| close > 0.0).unwrap_or_default()
+    }
+
     /// Writes the indicators of `day` to the part of `out` that belongs to environment `env`.
     pub(crate) fn copy_indicators(
         &self,
@@ -123,6 +134,7 @@ impl PortfolioSetup {
         used.dedup();
         let (lag, history) = (options.indicator_lag, options.history_length.max(options.history));
         let rules = TradingRules::new(&panel, &options)?;
+        let benchmark = benchmark_of(&panel, &options.reward)?;
         let held = rules.held_at_start();
         let start_days = StartDays::new(&panel, &used, held, start..end, lag, history);
         let setup = Self {
@@ -138,6 +150,7 @@ impl PortfolioSetup {
             indicators,
             days: (start, end),
             start_days,
+            benchmark,
             table: None,
             histories: None,
         };
@@ -306,6 +319,7 @@ impl PortfolioSetup {
             tickers: self.n_tickers,
             indicators: self.columns.len(),
             macros: self.macros.len(),
+            fractional: self.options.fractional,
         }
     }
 
@@ -336,6 +350,8 @@ impl PortfolioSetup {
             indicator_lag: self.options.indicator_lag,
             last_day: self.days.1 - 1,
             bars_per_year: self.panel.bars_per_year(),
+            reward: &self.options.reward,
+            benchmark: self.benchmark,
             table: self.table.as_ref(),
         }
     }

@@ -258,7 +258,7 @@ proptest! {
                 let day = usize::try_from(days[fill.env]).unwrap();
                 let value = |column| panel.value(ticker, day, column).unwrap();
                 let [high, low, close] = [1, 2, 3].map(value);
-                let slip = 1.0 + slippage / 10_000.0 * f64::from(fill.quantity.signum());
+                let slip = 1.0 + slippage / 10_000.0 * fill.quantity.signum();
                 let price = fill.price / slip;
                 if bidding == Bidding::Default {
                     prop_assert!(near(price, close));
@@ -460,7 +460,7 @@ fn a_stop_loss_as_recorded_sells_on_the_day_of_a_purchase_too() {
         env.step(&[0.01, 0.0]).unwrap();
         assert_eq!(env.obs().shares[0], left, "{stop_loss_day}");
         let traded: Vec<_> = env.fills().iter().map(|fill| fill.quantity).collect();
-        assert_eq!(traded, if left == 0 { vec![1, -67] } else { vec![1] }, "{stop_loss_day}");
+        assert_eq!(traded, if left == 0 { vec![1.0, -67.0] } else { vec![1.0] }, "{stop_loss_day}");
     }
 }
 

@@ -238,7 +238,7 @@ impl<'a> Recording<'a> {
         assert_eq!(found.len(), expected.len(), "{context}");
         for (name, fill) in found {
             let expected = &expected[name];
-            let ours = [fill.price, fill.fee, f64::from(fill.quantity)];
+            let ours = [fill.price, fill.fee, fill.quantity];
             for (ours, key) in ours.into_iter().zip(["fill_price", "cost", "quantity"]) {
                 self.near(
                     std::iter::once(ours),

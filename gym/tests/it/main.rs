@@ -6,5 +6,6 @@ mod golden;
 mod honesty;
 mod market;
 mod trading;
+mod units;
 mod universe;
 mod views;

@@ -70,7 +70,7 @@ fn a_delisted_holding_is_settled_at_its_last_close_for_nothing() {
         assert_eq!((metrics.costs, env.traded(0)), (0.0, (50, 0.0)));
         if record {
             let settled: Vec<_> = env.fills().iter().filter(|fill| fill.is_settlement).collect();
-            assert_eq!((settled.len(), settled[0].quantity, settled[0].price), (1, -150, 12.5));
+            assert_eq!((settled.len(), settled[0].quantity, settled[0].price), (1, -150.0, 12.5));
         }
         let reward = env.rewards()[0];
         assert!(

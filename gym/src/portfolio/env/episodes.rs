@@ -8,7 +8,13 @@ use backcast_core::plumbing::{SimdKernel, run_simd};
 use super::PortfolioVectorEnv;
 use crate::{
     contract::{ResetSeed, StepKind, check_length},
-    portfolio::{error::PortfolioError, observation::Observation, portfolios::SubEnv},
+    portfolio::{
+        actions::Actions,
+        error::PortfolioError,
+        observation::Observation,
+        portfolios::SubEnv,
+        rewards::{PortfolioSteps, StepFields},
+    },
 };
 
 /// Prefetch distance of a step, in portfolios.
@@ -130,6 +136,7 @@ impl PortfolioVectorEnv {
                 self.streams.begin(env, seed);
             }
             self.begin(env, start(env));
+            self.portfolios.clear_step(env);
             self.episodes.clear_outcome(env);
         }
     }
@@ -170,7 +177,8 @@ impl PortfolioVectorEnv {
         Ok(())
     }
 
-    /// Steps all sub-environments. `actions`: `[N, T]` in `[-1, 1]`, f32 or f64.
+    /// Steps all sub-environments. `actions`: `[N, T]` in the range of
+    /// [`PortfolioOptions::actions`](crate::PortfolioOptions::actions), f32 or f64.
     ///
     /// All actions are checked before anything changes. Actions of a sub-environment that is about
     /// to be reset are ignored.
@@ -199,7 +207,31 @@ impl PortfolioVectorEnv {
             self.step_some(envs.clone(), &actions[envs.start * count..envs.end * count]);
             stepped(self, envs)?;
         }
+        self.call_reward();
         Ok(())
+    }
+
+    /// Replaces the rewards of the step by those of the caller's reward.
+    fn call_reward(&mut self) {
+        let Some(mut reward) = self.reward.take() else { return };
+        let (rewards, terminated, truncated) = self.episodes.outcome_mut();
+        let StepFields { value_before, value, costs, traded, first, acted } =
+            &self.portfolios.steps;
+        let step = PortfolioSteps {
+            value_before,
+            value,
+            costs,
+            traded,
+            first,
+            acted,
+            terminated,
+            truncated,
+        };
+        reward.rewards(&step, rewards);
+        for (reward, _) in rewards.iter_mut().zip(acted).filter(|(_, acted)| !**acted) {
+            *reward = 0.0;
+        }
+        self.reward = Some(reward);
     }
 
     /// Returns the number of portfolios in a block, at least 1: as many as fit in [`BLOCK_BYTES`].
@@ -216,6 +248,7 @@ impl PortfolioVectorEnv {
             if self.episodes.resets_next(env, mode) {
                 self.begin(env, EpisodeStart::Drawn(0));
                 setup = self.setup.view();
+                self.portfolios.clear_step(env);
                 self.episodes.clear_outcome(env);
                 continue;
             }
@@ -223,7 +256,15 @@ impl PortfolioVectorEnv {
             self.portfolios.prefetch(&setup, env + PREFETCH_DISTANCE);
             let tickers = &self.tickers[env * count..(env + 1) * count];
             let mut sub = SubEnv { env, tickers, stream: self.streams.of(env) };
-            let outcome = self.portfolios.step(&setup, &mut sub, actions);
+            let outcome = if let Actions::Discrete { choices } = &self.setup.options.actions {
+                self.chosen.clear();
+                // `check_step` has found every number to be the position of a choice.
+                #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "so")]
+                self.chosen.extend(actions.iter().map(|&at| choices[at.into() as usize]));
+                self.portfolios.step(&setup, &mut sub, &self.chosen)
+            } else {
+                self.portfolios.step(&setup, &mut sub, actions)
+            };
             self.episodes.enter(env, outcome, || self.portfolios.sums[env].metrics());
             if outcome.ends() && mode == AutoresetMode::SameStep {
                 self.final_obs.copy_env(&self.portfolios.obs, env);
@@ -238,7 +279,10 @@ impl PortfolioVectorEnv {
         check_length("actions", self.num_envs() * tickers, Some(actions.len()))?;
         let (mode, play_on) = (self.setup.options.autoreset_mode, self.setup.options.play_on);
         let last_day = i32::try_from(self.setup.last_day()).unwrap_or(i32::MAX);
-        let within = run_simd(ActionsInRange, (actions, &[], &[]), (&mut [], &mut []), ());
+        let (kind, short) = (&self.setup.options.actions, self.setup.options.margin.is_some());
+        let (range, whole) = (kind.range(short), matches!(kind, Actions::Discrete { .. }));
+        let within =
+            !whole && run_simd(ActionsInRange, (actions, &[], &[]), (&mut [], &mut []), range);
         for (env, actions) in actions.chunks_exact(tickers).enumerate() {
             match self.episodes.next_step(env, mode, play_on)? {
                 StepKind::Act => {}
@@ -253,23 +297,38 @@ impl PortfolioVectorEnv {
             if within {
                 continue;
             }
-            let outside = |&action: &A| !(-1.0..=1.0).contains(&action.into());
+            let outside = |&action: &A| {
+                let action = action.into();
+                !(range.0..=range.1).contains(&action) || (whole && action.fract() != 0.0)
+            };
             if let Some(at) = actions.iter().position(outside) {
                 let ticker = self.setup.panel.tickers()[self.tickers_at(env)[at]].clone();
-                return Err(PortfolioError::BadAction { env, ticker, value: actions[at].into() });
+                let value = actions[at].into();
+                return Err(PortfolioError::BadAction { env, ticker, value, range, whole });
             }
         }
         Ok(())
     }
 }
 
-/// Kernel that returns whether all actions are in `[-1, 1]`.
+/// Kernel that returns whether all actions are in a range.
 struct ActionsInRange;
 
-impl<A: Copy + Into<f64>> SimdKernel<A, (), (), (), (), (), bool> for ActionsInRange {
+impl<A: Copy + Into<f64>> SimdKernel<A, (), (), (), (), (f64, f64), bool> for ActionsInRange {
     #[inline(always)]
-    fn run(actions: &[A], _: &[()], _: &[()], _: &mut [()], _: &mut [()], (): ()) -> bool {
+    #[expect(clippy::needless_bitwise_bool, reason = "no branches")]
+    fn run(
+        actions: &[A],
+        _: &[()],
+        _: &[()],
+        _: &mut [()],
+        _: &mut [()],
+        (low, high): (f64, f64),
+    ) -> bool {
         // NaN gives false. The loop has no early exit, so that it is vectorised.
-        actions.iter().fold(true, |within, &action| within & (action.into().abs() <= 1.0))
+        actions.iter().fold(true, |within, &action| {
+            let action: f64 = action.into();
+            within & (action >= low) & (action <= high)
+        })
     }
 }

@@ -12,6 +12,7 @@ use super::{
     observation::{MOST_BYTES, Observation},
     options::PortfolioOptions,
     portfolios::Portfolios,
+    rewards::PortfolioReward,
     selection::positions,
     setup::PortfolioSetup,
 };
@@ -77,6 +78,9 @@ pub struct PortfolioVectorEnv {
     draws: Vec<bool>,
     final_obs: Observation,
     tokens: Vec<i32>,
+    reward: Option<Box<dyn PortfolioReward>>,
+    /// Discrete actions of one portfolio as fractions; the buffer is reused.
+    chosen: Vec<f64>,
 }
 
 impl PortfolioVectorEnv {
@@ -136,7 +140,7 @@ impl PortfolioVectorEnv {
         let buffers = (1..=limit)
             .contains(&num_envs)
             .then(|| {
-                let portfolios = Portfolios::new(num_envs, shape, setup.options.record)?;
+                let portfolios = Portfolios::new(num_envs, shape, &setup.options)?;
                 let per_ticker = num_envs.checked_mul(shape.tickers)?;
                 let (tickers, tokens) = (zeros(per_ticker)?, zeros(per_ticker)?);
                 let episodes = Episodes::new(num_envs)?;
@@ -157,8 +161,18 @@ impl PortfolioVectorEnv {
         for (env, draws) in draws.iter_mut().enumerate() {
             *draws = of(env).1;
         }
-        let mut made =
-            Self { setup, portfolios, episodes, streams, tickers, draws, final_obs, tokens };
+        let mut made = Self {
+            setup,
+            portfolios,
+            episodes,
+            streams,
+            tickers,
+            draws,
+            final_obs,
+            tokens,
+            reward: None,
+            chosen: Vec::new(),
+        };
         for env in 0..num_envs {
             let chosen = of(env).0.unwrap_or(made.setup.first_tickers());
             made.tickers[env * shape.tickers..(env + 1) * shape.tickers].copy_from_slice(chosen);
@@ -180,6 +194,11 @@ impl PortfolioVectorEnv {
                 self.streams.begin(env, spread(seed, env as u64));
             }
         }
+    }
+
+    /// Replaces the reward of the settings by one that is called once a step for all portfolios.
+    pub fn set_reward(&mut self, reward: Box<dyn PortfolioReward>) {
+        self.reward = Some(reward);
     }
 
     fn update_tokens(&mut self, env: usize) {

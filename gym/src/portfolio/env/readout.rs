@@ -13,6 +13,8 @@ use crate::{
         observation::{Observation, of_env, tickers_first},
         options::PortfolioOptions,
         record::{EpisodeHistory, PortfolioFill},
+        rewards::{PortfolioSteps, StepFields},
+        units::StepDetails,
     },
 };
 
@@ -218,7 +220,7 @@ impl PortfolioVectorEnv {
         }
     }
 
-    /// Returns the log returns from close to close of the last step, `[N]`.
+    /// Returns the rewards of the last step, `[N]`, by default log returns from close to close.
     #[must_use]
     pub fn rewards(&self) -> &[f64] {
         self.episodes.rewards()
@@ -234,6 +236,31 @@ impl PortfolioVectorEnv {
     #[must_use]
     pub fn truncated(&self) -> &[bool] {
         self.episodes.truncated()
+    }
+
+    /// Returns orders, fills and costs by kind of the last step. Returns `None` unless
+    /// [`PortfolioOptions::step_info`] is set.
+    #[must_use]
+    pub fn details(&self) -> Option<&StepDetails> {
+        let books = self.portfolios.books.as_ref()?;
+        self.setup.options.step_info.then_some(&books.details)
+    }
+
+    /// Returns what rewards of callers read of the last step.
+    #[must_use]
+    pub fn steps(&self) -> PortfolioSteps<'_> {
+        let StepFields { value_before, value, costs, traded, first, acted } =
+            &self.portfolios.steps;
+        PortfolioSteps {
+            value_before,
+            value,
+            costs,
+            traded,
+            first,
+            acted,
+            terminated: self.episodes.terminated(),
+            truncated: self.episodes.truncated(),
+        }
     }
 
     /// Returns the values of the portfolios at the close of the current day, `[N]`. By default they
@@ -254,6 +281,13 @@ impl PortfolioVectorEnv {
     #[must_use]
     pub fn most_at_start(&self) -> f64 {
         self.setup.most_at_start()
+    }
+
+    /// Returns the lowest and the highest number of an action.
+    #[must_use]
+    pub fn action_range(&self) -> (f64, f64) {
+        let options = &self.setup.options;
+        options.actions.range(options.margin.is_some())
     }
 
     /// Returns the number of tickers of each portfolio, `T`.

@@ -26,13 +26,15 @@ impl PortfolioSetup {
     }
 
     /// Returns a warning about tickers of which one share costs more, at the lowest close and with
-    /// fees, than an episode begins with. Returns `None` if there are none.
+    /// fees, than an episode begins with. Returns `None` if there are none, or if fractions of a
+    /// share can be bought.
     fn out_of_reach(&self, lowest: &[LowestClose]) -> Option<String> {
         let most = self.most_at_start();
         let dear = lowest.iter().filter(|LowestClose { ticker, close }| {
             let fee = self.rules.costs[*ticker].buy;
             close * self.rules.slippage.buy * (1.0 + fee) + self.rules.fixed_fee > most
         });
+        let dear = dear.filter(|_| !self.options.fractional);
         let (names, count) = self.named(dear);
         (count > 0).then(|| {
             format!(

@@ -20,6 +20,16 @@ from backcast.errors import MissingExtraError
 try:
     from backcast.envs._agents import parallel_trading_env
     from backcast.envs._collector import Collector
+    from backcast.envs._portfolio_rules import (
+        DifferentialSharpe,
+        Discrete,
+        Drawdown,
+        Excess,
+        Margin,
+        OrderLimit,
+        PortfolioStep,
+        Weights,
+    )
     from backcast.envs._portfolio_settings import PortfolioSettings
     from backcast.envs._registration import make
     from backcast.envs._single import PortfolioEnv
@@ -38,16 +48,24 @@ except ImportError as _error:
 __all__ = [
     "AgentSettings",
     "Collector",
+    "DifferentialSharpe",
+    "Discrete",
+    "Drawdown",
     "EpisodeState",
+    "Excess",
     "Fill",
+    "Margin",
+    "OrderLimit",
     "PortfolioEnv",
     "PortfolioSettings",
+    "PortfolioStep",
     "PortfolioVectorEnv",
     "RewardInput",
     "TradingEnv",
     "TradingFeature",
     "TradingSettings",
     "TradingVectorEnv",
+    "Weights",
     "make",
     "parallel_trading_env",
 ]

@@ -14,13 +14,14 @@ from backcast._copies import Rebuilt
 from backcast._market import PanelLike, open_panel, warn_of_prices
 from backcast._native import PortfolioBatch
 from backcast.envs._limit import step_limit
+from backcast.envs._portfolio_rules import plain_settings, rewards_of
 from backcast.envs._portfolio_settings import PortfolioSettings
 from backcast.errors import EnvError, MissingExtraError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
 ObsForm = Literal["dict", "flat"]
 
@@ -34,6 +35,7 @@ class PortfolioFace(Rebuilt):
     """Members that the single and the vector environment have in common."""
 
     _batch: PortfolioBatch
+    _reward: Any = None
 
     def _open(
         self,
@@ -54,7 +56,8 @@ class PortfolioFace(Rebuilt):
         if obs not in ("dict", "flat"):
             raise EnvError(f'obs is {obs!r}; write "dict" or "flat"')
         check_render_mode(render_mode)
-        given: dict[str, Any] = {**settings, "autoreset_mode": word_of(mode)}
+        plain, self._reward = plain_settings(dict(settings))
+        given: dict[str, Any] = {**plain, "autoreset_mode": word_of(mode)}
         if render_mode is not None:
             given["record"] = True
         opened = open_panel(panel, panel_options)
@@ -62,6 +65,27 @@ class PortfolioFace(Rebuilt):
             opened, num_envs, given, flat=obs == "flat", reuse=reuse, unit_axis=True
         )
         warn_of_prices(self._batch)
+        self._action_kind = given.get("actions") or "shares"
+        self._short = "Margin.initial" in given
+        self._fractional = bool(given.get("fractional"))
+
+    def _step(self, actions: ArrayLike) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Step, and let a reward of the caller replace the rewards."""
+        result = self._batch.step(actions)
+        if self._reward is None:
+            return result
+        rewards = rewards_of(self._reward, self._batch)
+        if self._batch.num_envs is None:
+            rewards = float(rewards[0])
+        obs, _, terminated, truncated, infos = result
+        return obs, rewards, terminated, truncated, infos
+
+    def _spaces(self, obs: ObsForm) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
+        """Return the spaces of one environment's observations and actions."""
+        observations = observation_space(
+            self._batch, obs, short=self._short, fractional=self._fractional
+        )
+        return observations, action_space(self._batch, self._action_kind)
 
     def __repr__(self) -> str:
         """Show sizes, mode, days and state."""
@@ -135,17 +159,24 @@ def word_of(mode: AutoresetMode) -> Literal["next_step", "same_step", "disabled"
     return words[mode]
 
 
-def observation_space(batch: PortfolioBatch, obs: ObsForm) -> spaces.Space[Any]:
-    """Return the space of one environment's observations."""
+def observation_space(
+    batch: PortfolioBatch, obs: ObsForm, *, short: bool = False, fractional: bool = False
+) -> spaces.Space[Any]:
+    """Return the space of one environment's observations.
+
+    `short` lets shares, cash and value be negative, and `fractional` makes shares float64.
+    """
+    least = -_LARGEST if short else 0.0
+    held: Any = np.float64 if fractional else np.int32
     tickers, indicators = len(batch.tickers), len(batch.indicators)
     parts: dict[str, spaces.Space[Any]] = {
         "avg_buy_price": _money(tickers),
         # Every leaf has an axis: learners build their first layer from its length.
-        "cash": _money(1),
+        "cash": spaces.Box(least, _LARGEST, (1,), np.float64),
         "day": spaces.Box(0, _MOST, (1,), np.int32),
         "open": _money(tickers),
-        "shares": spaces.Box(0, _MOST, (tickers,), np.int32),
-        "total_asset": _money(1),
+        "shares": spaces.Box(-_MOST if short else 0, _MOST, (tickers,), held),
+        "total_asset": spaces.Box(least, _LARGEST, (1,), np.float64),
     }
     if indicators > 0:
         shape = (tickers, indicators)
@@ -170,9 +201,12 @@ def observation_space(batch: PortfolioBatch, obs: ObsForm) -> spaces.Space[Any]:
     return spaces.Box(flat.low.astype(np.float32), flat.high.astype(np.float32), dtype=np.float32)
 
 
-def action_space(batch: PortfolioBatch) -> spaces.Box:
+def action_space(batch: PortfolioBatch, kind: str = "shares") -> spaces.Space[Any]:
     """Return the space of one environment's actions."""
-    return spaces.Box(-1.0, 1.0, (len(batch.tickers),), np.float32)
+    low, high = batch.action_range
+    if kind == "discrete":
+        return spaces.MultiDiscrete([int(high) + 1] * len(batch.tickers))
+    return spaces.Box(low, high, (len(batch.tickers),), np.float32)
 
 
 def _money(*shape: int) -> spaces.Box:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
 
 import numpy as np
 
+from backcast.envs._portfolio_rules import Actions, Margin, Reward
+
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
@@ -31,8 +33,23 @@ class PortfolioSettings(TypedDict, total=False):
         Cash at the start of an episode.
     failure_threshold : float, default 25000
         An episode is terminated when the portfolio, valued at the close, falls to this or below.
+    actions : {"shares", "weights", "discrete"}, Weights or Discrete
+        Numbers of an action, one for each ticker. ``"shares"``: from -1 to 1, an order of that
+        fraction of `hmax`. ``"weights"``: the fractions of the equity to hold, which sum up to at
+        most 1 and are scaled to that otherwise. ``"discrete"``: 0 sells `hmax` shares, 1 holds, 2
+        buys.
     hmax : int, default 15
-        Shares traded by an action of 1.
+        Shares traded by an action of 1. Not used with weights.
+    fractional : bool, default False
+        Positions may be fractions of a share. Otherwise orders are cut to whole shares.
+    margin : Margin, optional
+        Allows short positions and loans, on these terms. By default nothing is sold that is not
+        held, and cash is never below 0.
+    max_position : float, optional
+        Largest value of a position as a fraction of the equity at the close, before the orders.
+        Orders that make a position smaller are not cut.
+    max_volume : float, optional
+        Largest order as a fraction of the volume of its bar, in ``(0, 1]``.
     buy_cost_pct, sell_cost_pct : float, default 0.01
         Fees as fractions of the value traded; 0.01 is one percent.
     ticker_costs : mapping of str to (float, float), optional
@@ -40,7 +57,17 @@ class PortfolioSettings(TypedDict, total=False):
     fixed_fee : float, default 0
         Fee of every executed order, in cash, besides the fraction.
     slippage_bps : float, default 0
-        Hundredths of a percent by which purchases cost more, and sales bring less, than the price.
+        Hundredths of a percent by which purchases cost more, and sales bring less, than the price:
+        half a spread in basis points.
+    slippage_per_share : float, default 0
+        Cash by which a share costs more, or brings less, besides.
+    impact_bps : float, default 0
+        Hundredths of a percent by which an order of the whole volume of its bar moves its own
+        price. It grows with the square root of the share of the volume.
+    dividends, splits : str, optional
+        Columns of the panel. A dividend is the cash that a share pays to its holder, and costs who
+        is short, on the day on which it is traded without it first. A split is the number of shares
+        that one share becomes on that day; 0 is none.
     bidding : {"default", "uniform", "adv_uniform"}
         Orders are filled at the close (also called "deterministic"); at a price drawn between low
         and high; or at one drawn to the trader's disadvantage, for sales from low to the lesser of
@@ -84,6 +111,15 @@ class PortfolioSettings(TypedDict, total=False):
     history_length : int, default 0
         Days before the first day of an episode on which every ticker has a row, where the data
         allow it. Values below `history` count as `history`.
+    reward : str, DifferentialSharpe, Drawdown, Excess or callable
+        Reward of a step: ``"log_return"`` (the default), ``"pnl"``, ``"differential_sharpe"``,
+        ``"drawdown"``, one of these objects, or a function. It gets a :class:`PortfolioStep` once a
+        step, for all portfolios, and returns ``N`` numbers.
+    step_info : bool, default False
+        Adds to infos, by portfolio and ticker, ``orders`` and ``fills`` in units and ``limits``,
+        the rule that cut each order (:class:`OrderLimit`). By portfolio: ``costs`` by kind
+        (``fees``, ``slippage``, ``impact``, ``borrow``, ``interest``), ``dividends`` and
+        ``liquidated``.
     record : bool, default False
         Keep every step of an episode, and of the one before, for ``history``.
     """
@@ -91,12 +127,21 @@ class PortfolioSettings(TypedDict, total=False):
     max_episode_steps: int | None
     initial_amount: float
     failure_threshold: float
+    actions: Actions
     hmax: int
+    fractional: bool
+    margin: Margin | None
+    max_position: float | None
+    max_volume: float | None
     buy_cost_pct: float
     sell_cost_pct: float
     ticker_costs: Mapping[str, tuple[float, float]] | None
     fixed_fee: float
     slippage_bps: float
+    slippage_per_share: float
+    impact_bps: float
+    dividends: str | None
+    splits: str | None
     bidding: Bidding
     stop_loss_tolerance: float
     stop_loss_calculation: StopLossPrice
@@ -112,4 +157,6 @@ class PortfolioSettings(TypedDict, total=False):
     valuation: Valuation | None
     history: int
     history_length: int
+    reward: Reward
+    step_info: bool
     record: bool

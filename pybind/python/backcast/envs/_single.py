@@ -13,8 +13,6 @@ from backcast._market import PanelLike
 from backcast.envs._portfolio import (
     ObsForm,
     PortfolioFace,
-    action_space,
-    observation_space,
     picture,
 )
 from backcast.envs._portfolio_settings import PortfolioSettings
@@ -91,8 +89,7 @@ class PortfolioEnv(PortfolioFace, gym.Env[Any, Any]):
             render_mode=render_mode,
         )
         self.render_mode = render_mode
-        self.observation_space = observation_space(self._batch, obs)
-        self.action_space = action_space(self._batch)
+        self.observation_space, self.action_space = self._spaces(obs)
         self._rebuild = partial(
             type(self),
             panel,
@@ -135,21 +132,23 @@ class PortfolioEnv(PortfolioFace, gym.Env[Any, Any]):
 
         Parameters
         ----------
-        action : array_like of float, shape (T,)
-            From -1 (sell ``hmax`` shares) to 1 (buy as many).
+        action : array_like, shape (T,)
+            By default from -1 (sell ``hmax`` shares) to 1 (buy as many); else numbers of the
+            setting `actions`.
 
         Returns
         -------
         (dict or ndarray, float, bool, bool, dict)
-            Observation, reward, terminated, truncated, info: empty, but with ``metrics`` at an end.
+            Observation, reward, terminated, truncated, info: empty, but with ``metrics`` at an
+            end, and with the entries of ``step_info``.
 
         Raises
         ------
         EnvError
-            If an action is no number from -1 to 1, or the episode has ended. Nothing has changed
-            then.
+            If an action is not in the action space, or the episode has ended. Nothing has changed
+            then. Also if a reward of your own returns no finite number; the step was taken then.
         """
-        return self._batch.step(action)
+        return self._step(action)
 
     @explained
     def history(self, before: bool = False) -> dict[str, Any]:
@@ -168,7 +167,8 @@ class PortfolioEnv(PortfolioFace, gym.Env[Any, Any]):
             ``shares`` int32 ``[S + 1, T]`` at the start of the day; ``value`` float64 ``[S + 1]``
             at its close, before its orders. By step: shares ``bought``, ``sold`` and ``settled``
             int32 ``[S, T]``, and ``stopped`` bool ``[S, T]``. ``tickers`` is a list of T names.
-            Settled are shares of tickers that left the market.
+            Settled are shares of tickers that left the market. All numbers of shares are float64 if
+            `fractional`, and those of short positions are negative.
 
         Raises
         ------

@@ -14,9 +14,7 @@ from backcast._market import PanelLike
 from backcast.envs._portfolio import (
     ObsForm,
     PortfolioFace,
-    action_space,
     mode_of,
-    observation_space,
     picture,
 )
 from backcast.envs._portfolio_settings import PortfolioSettings
@@ -76,13 +74,14 @@ class PortfolioVectorEnv(PortfolioFace, VectorEnv[Any, Any, Any]):
 
     Notes
     -----
-    Actions are float32 or float64 ``[N, T]`` from -1 (sell ``hmax`` shares) to 1 (buy as many). An
-    observation has ``day`` int32 ``[N, 1]``, ``cash`` float64 ``[N, 1]``, ``shares`` int32
-    ``[N, T]``, ``avg_buy_price`` float64 ``[N, T]``, ``total_asset`` float64 ``[N, 1]`` (see
-    `valuation`), ``open`` float64 ``[N, T]`` (0 where not listed) and, if indicators are shown,
-    ``indicators`` float64 ``[N, T, K]``; with macro tickers ``macro_open`` float64 ``[N, M]`` and,
-    if indicators are shown, ``macro_indicators`` float64 ``[N, M, K]``. Flat and without `history`:
-    float32 ``[N, T(3 + K) + M(1 + K) + 3]``.
+    Actions are float32 or float64 ``[N, T]`` from -1 (sell ``hmax`` shares) to 1 (buy as many), or
+    what the setting `actions` says. An observation has ``day`` int32 ``[N, 1]``, ``cash`` float64
+    ``[N, 1]``, ``shares`` int32 ``[N, T]`` (float64 if `fractional`), ``avg_buy_price`` float64
+    ``[N, T]``, ``total_asset`` float64 ``[N, 1]`` (see `valuation`), ``open`` float64 ``[N, T]``
+    (0 where not listed) and, if indicators are shown, ``indicators`` float64 ``[N, T, K]``; with
+    macro tickers ``macro_open`` float64 ``[N, M]`` and, if indicators are shown,
+    ``macro_indicators`` float64 ``[N, M, K]``. Flat and without `history`: float32
+    ``[N, T(3 + K) + M(1 + K) + 3]``.
 
     With `history` there are ``history`` float32 ``[N, T + M, H, C]`` of day-H to day-1, oldest
     first, macro tickers behind the others, columns as in the panel, and ``history_mask`` bool
@@ -93,7 +92,7 @@ class PortfolioVectorEnv(PortfolioFace, VectorEnv[Any, Any, Any]):
 
     In the step that ends an episode infos hold its ``metrics``, with masks:
     ``return``, ``sharpe`` and ``sortino`` (annualised by ``panel.bars_per_year``),
-    ``max_drawdown``, ``turnover`` (a multiple of the initial value), ``costs`` (fees and slippage),
+    ``max_drawdown``, ``turnover`` (a multiple of the initial value), ``costs`` (of all kinds),
     ``trades``, ``stop_losses``, ``final_value`` and ``length``, all at the close.
     ``metrics_so_far`` has the metrics of episodes that something else cuts.
 
@@ -148,8 +147,7 @@ class PortfolioVectorEnv(PortfolioFace, VectorEnv[Any, Any, Any]):
         self.copy = copy
         self.render_mode = render_mode
         self.metadata = type(self).metadata | {"autoreset_mode": self.autoreset_mode}
-        self.single_observation_space = observation_space(self._batch, obs)
-        self.single_action_space = action_space(self._batch)
+        self.single_observation_space, self.single_action_space = self._spaces(obs)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._rebuild = partial(
@@ -209,24 +207,27 @@ class PortfolioVectorEnv(PortfolioFace, VectorEnv[Any, Any, Any]):
 
         Parameters
         ----------
-        actions : array_like of float, shape (N, T)
-            From -1 (sell ``hmax`` shares) to 1 (buy as many). In next-step mode the actions of a
-            portfolio that is about to be reset are ignored.
+        actions : array_like, shape (N, T)
+            By default from -1 (sell ``hmax`` shares) to 1 (buy as many); else numbers of the
+            setting `actions`. In next-step mode the actions of a portfolio that is about to be
+            reset are ignored.
 
         Returns
         -------
         (dict or ndarray, ndarray, ndarray, ndarray, dict)
             Observations, rewards float64 ``[N]``, terminations and truncations bool ``[N]``, infos.
             When an episode ended, infos hold ``metrics``, and in same-step mode ``final_obs`` (an
-            object array of None or the last observation), ``final_info`` and their masks.
+            object array of None or the last observation), ``final_info`` and their masks. With
+            `step_info` they hold the details of the step, see :class:`PortfolioSettings`.
 
         Raises
         ------
         EnvError
-            If an action is no number from -1 to 1, or a portfolio has to be reset first. Nothing
-            has changed then.
+            If an action is not in the action space, or a portfolio has to be reset first. Nothing
+            has changed then. Also if a reward of your own returns other than ``N`` finite numbers;
+            the step was taken then.
         """
-        return self._batch.step(actions)
+        return self._step(actions)
 
     @explained
     def history(self, i: int, before: bool = False) -> dict[str, Any]:
@@ -247,7 +248,8 @@ class PortfolioVectorEnv(PortfolioFace, VectorEnv[Any, Any, Any]):
             ``shares`` int32 ``[S + 1, T]`` at the start of the day; ``value`` float64 ``[S + 1]``
             at its close, before its orders. By step: shares ``bought``, ``sold`` and ``settled``
             int32 ``[S, T]``, and ``stopped`` bool ``[S, T]``. ``tickers`` is a list of T names.
-            Settled are shares of tickers that left the market.
+            Settled are shares of tickers that left the market. All numbers of shares are float64 if
+            `fractional`, and those of short positions are negative.
 
         Raises
         ------

@@ -411,6 +411,6 @@ def _fills_by_ticker(batch: PortfolioBatch) -> dict[str, dict[str, float]]:
         found[ticker] = {
             "fill_price": price,
             "cost": before["cost"] + fee,
-            "quantity": before["quantity"] + shares,
+            "quantity": before["quantity"] + int(shares),
         }
     return found

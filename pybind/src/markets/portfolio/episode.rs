@@ -5,7 +5,7 @@ use backcast_market::PriceColumn;
 use numpy::PyArray1;
 use numpy::prelude::*;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyAny, PyDict};
 
 use crate::error::{ErrorClass, Failure};
 
@@ -15,6 +15,8 @@ pub(crate) struct RecordedEpisode {
     tickers: Vec<String>,
     dates: Vec<String>,
     closes: Vec<f64>,
+    /// Whether shares are whole.
+    whole: bool,
 }
 
 impl RecordedEpisode {
@@ -52,20 +54,21 @@ impl RecordedEpisode {
             tickers: of.tickers.iter().map(|&at| panel.tickers()[at].clone()).collect(),
             dates: days.clone().map(|day| panel.date(day).unwrap_or_default()).collect(),
             closes: closes.collect(),
+            whole: !env.options().fractional,
             of,
         })
     }
 
     pub(crate) fn into_dict(self, py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
         let (steps, tickers) = (self.of.steps(), self.tickers.len());
-        let (mut bought, mut sold) = (vec![0; steps * tickers], vec![0; steps * tickers]);
+        let (mut bought, mut sold) = (vec![0.0; steps * tickers], vec![0.0; steps * tickers]);
         let mut stopped = vec![false; steps * tickers];
-        let mut settled = vec![0; steps * tickers];
+        let mut settled = vec![0.0; steps * tickers];
         for (step, fill) in &self.of.fills {
             let at = *step as usize * tickers + fill.ticker;
             if fill.is_settlement {
                 settled[at] -= fill.quantity;
-            } else if fill.quantity > 0 {
+            } else if fill.quantity > 0.0 {
                 bought[at] += fill.quantity;
             } else {
                 sold[at] -= fill.quantity;
@@ -78,13 +81,28 @@ impl RecordedEpisode {
         dict.set_item("tickers", self.tickers)?;
         dict.set_item("close", PyArray1::from_vec(py, self.closes).reshape([steps + 1, tickers])?)?;
         dict.set_item("cash", PyArray1::from_vec(py, self.of.cash))?;
-        let shares = PyArray1::from_vec(py, self.of.shares).reshape([steps + 1, tickers])?;
-        dict.set_item("shares", shares)?;
+        let shares = |shares: Vec<f64>, days| shares_of(py, shares, [days, tickers], self.whole);
+        dict.set_item("shares", shares(self.of.shares, steps + 1)?)?;
         dict.set_item("value", PyArray1::from_vec(py, self.of.value))?;
-        for (name, shares) in [("bought", bought), ("sold", sold), ("settled", settled)] {
-            dict.set_item(name, PyArray1::from_vec(py, shares).reshape([steps, tickers])?)?;
+        for (name, moved) in [("bought", bought), ("sold", sold), ("settled", settled)] {
+            dict.set_item(name, shares(moved, steps)?)?;
         }
         dict.set_item("stopped", PyArray1::from_vec(py, stopped).reshape([steps, tickers])?)?;
         Ok(dict)
     }
+}
+
+/// Returns shares as an array: int32 if they are whole, else float64.
+fn shares_of(
+    py: Python<'_>,
+    shares: Vec<f64>,
+    shape: [usize; 2],
+    whole: bool,
+) -> PyResult<Bound<'_, PyAny>> {
+    if !whole {
+        return Ok(PyArray1::from_vec(py, shares).reshape(shape)?.into_any());
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "whole and within an i32")]
+    let shares = PyArray1::from_iter(py, shares.into_iter().map(|shares| shares as i32));
+    Ok(shares.reshape(shape)?.into_any())
 }

@@ -10,6 +10,7 @@ use crate::argument::{Argument, count, names_of};
 use crate::error::{ErrorClass, Failure};
 use crate::markets::contract::metrics::{self, StopLosses};
 use crate::markets::panel::rows::rows_of;
+use crate::markets::portfolio::details;
 use crate::markets::portfolio::episode::RecordedEpisode;
 use crate::markets::portfolio::{FillRow, PortfolioBatch};
 
@@ -84,6 +85,17 @@ impl PortfolioBatch {
         let tokens = self.env.with(|env| Ok(env.tokens().to_vec()))?;
         let shape = [self.num_envs.unwrap_or(1), self.tickers.len()];
         Ok(PyArray1::from_vec(py, tokens).reshape(shape)?.into_any())
+    }
+
+    /// Return what a reward of the caller reads of the last step: arrays ``[N]`` by name.
+    fn steps<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>, Failure> {
+        self.env.with(|env| Ok(details::steps(py, &env.steps())?))
+    }
+
+    /// Lowest and highest number of an action.
+    #[getter]
+    fn action_range(&self) -> Result<(f64, f64), Failure> {
+        self.env.with(|env| Ok(env.action_range()))
     }
 
     /// Autoreset mode after an episode has ended.

@@ -1,5 +1,6 @@
 //! `backcast._native.PortfolioBatch`: the Rust environment behind the classes of `backcast.envs`.
 
+mod details;
 mod episode;
 mod history;
 mod inspect;
@@ -69,8 +70,8 @@ pub(crate) struct PortfolioBatch {
     pool: ArrayPool,
 }
 
-/// Portfolio, ticker, price, fee, shares, and whether a stop loss sold them.
-type FillRow = (usize, String, f64, f64, i32, bool);
+/// Portfolio, ticker, price, fee, shares or units, and whether a stop loss sold them.
+type FillRow = (usize, String, f64, f64, f64, bool);
 
 /// Rewards, terminations and truncations.
 type Flags<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>);
@@ -198,9 +199,9 @@ impl PortfolioBatch {
     ///
     /// Parameters
     /// ----------
-    /// actions : array_like of float, shape (N, T)
-    ///     From -1 (sell ``hmax`` shares) to 1 (buy as many). In next-step mode the actions
-    ///     of a portfolio that is about to be reset are ignored.
+    /// actions : array_like, shape (N, T)
+    ///     Numbers of the setting ``actions``. In next-step mode the actions of a portfolio that
+    ///     is about to be reset are ignored.
     ///
     /// Returns
     /// -------
@@ -208,11 +209,12 @@ impl PortfolioBatch {
     ///     Observation, rewards float64 ``[N]``, terminations and truncations bool ``[N]``, infos.
     ///     In same-step mode, when an episode ended, infos hold ``final_obs`` (object array of None
     ///     or the last observation), ``final_info`` and their masks; in every mode ``metrics``.
+    ///     With ``step_info`` they hold orders, fills, limits and costs by kind.
     ///
     /// Raises
     /// ------
     /// EnvError
-    ///     If an action is no number from -1 to 1, or a portfolio has to be reset first. Nothing
+    ///     If an action is not in the action space, or a portfolio has to be reset first. Nothing
     ///     has changed then.
     fn step<'py>(
         &self,

@@ -51,7 +51,11 @@ fn bytes(obs: &Observation) -> [&[u8]; FIELDS.len()] {
         bytemuck::cast_slice(&obs.macro_indicators),
         bytemuck::cast_slice(&obs.macro_open),
         bytemuck::cast_slice(&obs.open),
-        bytemuck::cast_slice(&obs.shares),
+        if obs.units.is_empty() {
+            bytemuck::cast_slice(&obs.shares)
+        } else {
+            bytemuck::cast_slice(&obs.units)
+        },
         bytemuck::cast_slice(&obs.total_asset),
     ]
 }
@@ -115,7 +119,13 @@ impl ObservationForm {
             }
         };
         let there = FIELDS.iter().enumerate();
-        let there = there.filter_map(|(at, field)| Some((at, (field.1, axes(field.2)?))));
+        let fractional = !obs.units.is_empty();
+        let dtype = |name, dtype| match name {
+            "shares" if fractional => DType::F64,
+            _ => dtype,
+        };
+        let there = there
+            .filter_map(|(at, (name, of, shape))| Some((at, (dtype(*name, *of), axes(*shape)?))));
         let (fields, arrays) = there.unzip();
         Self {
             envs,

@@ -1,12 +1,13 @@
 //! Results of a step of portfolios: rewards, flags and ended episodes.
 
-use backcast_gym::{EpisodeMetrics, PortfolioVectorEnv as CoreEnv};
+use backcast_gym::{EpisodeMetrics, PortfolioVectorEnv as CoreEnv, StepDetails};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict};
 
 use crate::error::Failure;
 use crate::markets::contract::metrics::{self, StopLosses};
+use crate::markets::portfolio::details;
 use crate::markets::portfolio::observation::{LastObservation, ObservationForm};
 
 /// Results of a step, copied while the environment was locked.
@@ -15,6 +16,8 @@ pub(crate) struct PortfolioOutcome {
     pub(crate) first: (f64, bool, bool),
     /// Metrics of the episodes that ended, if any did.
     ends: Option<Vec<Option<EpisodeMetrics>>>,
+    /// Orders, fills and costs, if they are kept.
+    details: Option<StepDetails>,
     /// Last observations of the episodes that ended, in same-step mode.
     finals: Option<Vec<Option<LastObservation>>>,
 }
@@ -41,6 +44,7 @@ impl PortfolioOutcome {
         let came_to = |(at, &ended): (usize, &bool)| ended.then(|| env.metrics()[at]);
         Self {
             first: (env.rewards()[0], env.terminated()[0], env.truncated()[0]),
+            details: env.details().cloned(),
             ends: any.then(|| ended.iter().enumerate().map(came_to).collect()),
             finals: same_step.then(|| (0..ended.len()).map(last).collect()),
         }
@@ -54,6 +58,9 @@ impl PortfolioOutcome {
         many: bool,
     ) -> Result<Bound<'py, PyDict>, Failure> {
         let infos = PyDict::new(py);
+        if let Some(details) = &self.details {
+            details::add(&infos, details, many)?;
+        }
         if let Some(ends) = &self.ends {
             metrics::add(&infos, ends, many, StopLosses::Counted)?;
             if let Some(finals) = &self.finals {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use backcast_core::DType;
-use backcast_gym::{ParseChoiceError, PortfolioOptions};
+use backcast_gym::{Actions, Margin, ParseChoiceError, PortfolioOptions, Reward};
 use backcast_market::Panel;
 use numpy::prelude::*;
 use pyo3::prelude::*;
@@ -34,11 +34,16 @@ pub(crate) fn options_of(
         failure_threshold: given
             .get("failure_threshold", "an amount")?
             .unwrap_or(default.failure_threshold),
+        actions: given.actions()?,
         hmax: given
             .named("hmax")?
             .map(|asked| count_in(asked, "hmax", 1..=i32::MAX.unsigned_abs(), ErrorClass::Env))
             .transpose()?
             .unwrap_or(default.hmax),
+        fractional: given.get("fractional", "True or False")?.unwrap_or_default(),
+        margin: given.margin()?,
+        max_position: given.get("max_position", "a fraction of the equity, 0.2, or None")?,
+        max_volume: given.get("max_volume", "a fraction of a bar's volume, 0.1, or None")?,
         buy_cost_pct: given.get("buy_cost_pct", fraction)?.unwrap_or(default.buy_cost_pct),
         sell_cost_pct: given.get("sell_cost_pct", fraction)?.unwrap_or(default.sell_cost_pct),
         ticker_costs: given.ticker_costs(fraction)?,
@@ -46,6 +51,14 @@ pub(crate) fn options_of(
         slippage_bps: given
             .get("slippage_bps", "basis points; one percent is 100")?
             .unwrap_or_default(),
+        slippage_per_share: given
+            .get("slippage_per_share", "an amount of cash per share")?
+            .unwrap_or_default(),
+        impact_bps: given
+            .get("impact_bps", "basis points; one percent is 100")?
+            .unwrap_or_default(),
+        dividends: given.get("dividends", "the name of a column, \"dividend\"")?,
+        splits: given.get("splits", "the name of a column, \"split\"")?,
         bidding: given.word("bidding")?,
         stop_loss_tolerance: given
             .get("stop_loss_tolerance", "a fraction of the price paid, 0.8; 0 never sells")?
@@ -78,6 +91,8 @@ pub(crate) fn options_of(
             .named("max_episode_steps")?
             .map(|steps| count(steps, "max_episode_steps", 1, ErrorClass::Env))
             .transpose()?,
+        reward: given.reward()?,
+        step_info: given.get("step_info", "True or False")?.unwrap_or_default(),
         generator: given.word("generator")?,
         record: given.get("record", "True or False")?.unwrap_or_default(),
     })
@@ -109,6 +124,75 @@ impl<'py> Settings<'_, 'py> {
             return Ok(T::default());
         };
         word.parse().map_err(|error| Failure::new(ErrorClass::Env, error))
+    }
+
+    /// Reads the kind of actions. What serves one kind alone is named after its object.
+    fn actions(&self) -> Result<Actions, Failure> {
+        let Some(word) = self.get::<String>("actions", "one of its words, a string")? else {
+            return Ok(Actions::default());
+        };
+        match word.as_str() {
+            "shares" => Ok(Actions::Shares),
+            "weights" => {
+                let leverage = self.get("Weights.leverage", "a sum of weights, 1.0")?;
+                Ok(leverage.map_or_else(Actions::weights, |leverage| Actions::Weights { leverage }))
+            }
+            "discrete" => Ok(match self.one("Discrete.choices")? {
+                Some(given) => Actions::Discrete { choices: choices_of(&given)? },
+                None => Actions::sell_hold_buy(),
+            }),
+            _ => {
+                let message = format!(
+                    "actions is {word:?}; write \"shares\", \"weights\" or \"discrete\", or give \
+                     backcast.envs.Weights(...) or Discrete(...)"
+                );
+                Err(Failure::new(ErrorClass::Env, message))
+            }
+        }
+    }
+
+    fn margin(&self) -> Result<Option<Margin>, Failure> {
+        let fraction = "a fraction of the positions";
+        let rate = "a fraction a year";
+        let Some(initial) = self.get("Margin.initial", fraction)? else { return Ok(None) };
+        let default = Margin::default();
+        Ok(Some(Margin {
+            initial,
+            maintenance: self.get("Margin.maintenance", fraction)?.unwrap_or(default.maintenance),
+            borrow_rate: self.get("Margin.borrow_rate", rate)?.unwrap_or(default.borrow_rate),
+            loan_rate: self.get("Margin.loan_rate", rate)?.unwrap_or(default.loan_rate),
+        }))
+    }
+
+    /// Reads the reward. What serves one reward alone is named after its object.
+    fn reward(&self) -> Result<Reward, Failure> {
+        let Some(word) = self.get::<String>("reward", "one of its words, a string")? else {
+            return Ok(Reward::default());
+        };
+        let number = |name| self.get::<f64>(name, "a number");
+        match word.as_str() {
+            "log_return" => Ok(Reward::LogReturn),
+            "pnl" => Ok(Reward::Pnl),
+            "differential_sharpe" => {
+                let rate = number("DifferentialSharpe.rate")?.unwrap_or(0.01);
+                Ok(Reward::DifferentialSharpe { rate })
+            }
+            "drawdown" => {
+                Ok(Reward::Drawdown { weight: number("Drawdown.weight")?.unwrap_or(1.0) })
+            }
+            "excess" => {
+                let ticker = self.get("Excess.ticker", "the name of a ticker, \"SPY\"")?;
+                Ok(Reward::Excess { ticker: ticker.unwrap_or_default() })
+            }
+            _ => {
+                let message = format!(
+                    "reward is {word:?}; write \"log_return\", \"pnl\", \
+                     \"differential_sharpe\" or \"drawdown\", or give \
+                     backcast.envs.Excess(\"SPY\") or a function of a PortfolioStep"
+                );
+                Err(Failure::new(ErrorClass::Env, message))
+            }
+        }
     }
 
     /// Reads a sequence of names.
@@ -151,6 +235,13 @@ impl<'py> Settings<'_, 'py> {
         let Some(given) = self.one(name)? else { return Ok(BTreeMap::new()) };
         read(&given, name, wanted)
     }
+}
+
+/// Reads the fractions of discrete actions.
+fn choices_of(given: &Bound<'_, PyAny>) -> Result<Vec<f64>, Failure> {
+    const NAME: &str = "Discrete.choices";
+    let each: Vec<Argument<f64>> = read(given, NAME, "fractions of hmax, (-1, 0, 1)")?;
+    each.into_iter().map(|choice| choice.get(NAME, "fractions of hmax")).collect()
 }
 
 /// Reads the first day and one past the last: positions, or dates and times that name them.

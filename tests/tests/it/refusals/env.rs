@@ -1,6 +1,6 @@
 //! Settings, resets and actions that the portfolio environment refuses.
 
-use backcast_gym::{PortfolioOptions, PortfolioVectorEnv, ResetSeed};
+use backcast_gym::{Actions, Margin, PortfolioOptions, PortfolioVectorEnv, ResetSeed, Reward};
 
 use crate::refusals::stage::Stage;
 use crate::refusals::{Refusal, Row, refusal, row};
@@ -85,6 +85,34 @@ pub(crate) const ROWS: &[Row] = &[
         |s| made(s, 1, |o| o.slippage_bps = 10_000.0),
         "BadOption",
         &["`slippage_bps` is 10000", "one percent is 100"],
+    ),
+    row(
+        "a stop loss of short positions",
+        |s| {
+            made(s, 1, |o| {
+                (o.stop_loss_tolerance, o.margin) = (0.9, Some(Margin::default()));
+            })
+        },
+        "Together",
+        &["`stop_loss_tolerance`", "margin", "leave one of them out"],
+    ),
+    row(
+        "a leverage without a margin",
+        |s| made(s, 1, |o| o.actions = Actions::Weights { leverage: 2.0 }),
+        "BadOption",
+        &["`Weights.leverage` is 2", "1 / Margin.initial"],
+    ),
+    row(
+        "dividends that the panel lacks",
+        |s| made(s, 1, |o| o.dividends = Some("paid".to_owned())),
+        "UnknownColumn",
+        &["`dividends` is \"paid\""],
+    ),
+    row(
+        "a benchmark that the panel lacks",
+        |s| made(s, 1, |o| o.reward = Reward::Excess { ticker: "SPY".to_owned() }),
+        "UnknownBenchmark",
+        &["\"SPY\"", "name one of those"],
     ),
     row(
         "a stop loss in percent",

@@ -1,0 +1,222 @@
+"""Portfolios against the plain reference of docs/concepts/portfolio-rules.md, step by step."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import backcast as bc
+import numpy as np
+import portfolio_reference as reference
+import pytest
+from backcast.envs import Discrete, Margin, PortfolioEnv, PortfolioVectorEnv, Weights
+from gymnasium import spaces
+
+TICKERS = 3
+
+
+def made(
+    path: Path, bars: int, *, minutes: bool, seed: int = 0, calm: float = 1.0
+) -> tuple[bc.Panel, reference.Market]:
+    """Make a panel with dividends and splits, of days or of minutes."""
+    rng = np.random.default_rng(seed)
+    shape = (bars, TICKERS)
+    split = np.where(rng.random(shape) < 0.002, rng.choice([0.5, 2.0, 3.0], shape), 0.0)
+    split[0] = 0
+    moved = rng.normal(0, 0.01 * calm, shape) - np.log(np.where(split > 0, split, 1.0))
+    pull = np.cumsum(moved, axis=0)
+    # Splits would carry prices away; a slow pull brings them back.
+    close = np.exp(pull - np.linspace(0, 1, bars)[:, None] * pull[-1]) * [20.0, 100.0, 300.0]
+    volume = np.floor(np.exp(rng.normal(8, 1, shape)))
+    dividend = np.where(rng.random(shape) < 0.02, 0.002 * close, 0.0)
+    start = datetime(2000, 1, 3, 0, 0)
+    step = timedelta(minutes=1) if minutes else timedelta(days=1)
+    with open(path, "w") as file:
+        print(
+            f"{'timestamp' if minutes else 'date'},tic,open,high,low,close,volume,div,split",
+            file=file,
+        )
+        for bar in range(bars):
+            at = start + bar * step
+            label = at.strftime("%Y-%m-%dT%H:%M:00Z") if minutes else at.strftime("%Y-%m-%d")
+            for ticker in range(TICKERS):
+                price = repr(float(close[bar, ticker]))
+                rest = [volume, dividend, split]
+                cells = ",".join(repr(float(column[bar, ticker])) for column in rest)
+                print(f"{label},T{ticker},{price},{price},{price},{price},{cells}", file=file)
+    panel = bc.Panel.from_csv(path)
+    return panel, reference.Market(close, volume, dividend, split)
+
+
+COSTS: dict[str, Any] = {
+    "buy_cost_pct": 0.0002,
+    "sell_cost_pct": 0.0003,
+    "slippage_bps": 1.0,
+    "slippage_per_share": 0.001,
+}
+MARGIN = Margin(initial=0.5, maintenance=0.35, borrow_rate=0.03, loan_rate=0.05)
+CASES: dict[str, dict[str, Any]] = {
+    "weights, short, margin, fractions": {
+        "actions": Weights(leverage=2), "fractional": True, "margin": MARGIN, **COSTS,
+    },
+    "weights, short, margin, limits, impact": {
+        "actions": Weights(leverage=1.9), "margin": MARGIN, "max_position": 0.8,
+        "max_volume": 0.2, "impact_bps": 30.0, "fixed_fee": 0.01, **COSTS,
+    },
+    "weights, long, cash": {"actions": "weights", "fractional": True, **COSTS},
+    "weights, long, whole, impact": {"actions": "weights", "impact_bps": 5.0, **COSTS},
+    "shares, short, fractions": {
+        "actions": "shares", "hmax": 200, "fractional": True, "margin": MARGIN, **COSTS,
+        # Positions at the limit of the margin follow from all before: rounding errors add up.
+        "max_episode_steps": 100,
+    },
+}  # fmt: skip
+
+
+def rules_of(case: dict[str, Any], panel: bc.Panel) -> reference.Rules:
+    """Word the settings of a case for the reference."""
+    actions, margin = case["actions"], case.get("margin")
+    return reference.Rules(
+        weights=actions != "shares",
+        leverage=actions.leverage if isinstance(actions, Weights) else 1.0,
+        hmax=case.get("hmax", 15),
+        fractional=case.get("fractional", False),
+        margin=None
+        if margin is None
+        else (margin.initial, margin.maintenance, margin.borrow_rate, margin.loan_rate),
+        max_position=case.get("max_position"),
+        max_volume=case.get("max_volume"),
+        buy=case["buy_cost_pct"],
+        sell=case["sell_cost_pct"],
+        fixed=case.get("fixed_fee", 0.0),
+        slippage_bps=case["slippage_bps"],
+        per_share=case["slippage_per_share"],
+        impact_bps=case.get("impact_bps", 0.0),
+        bars_per_year=panel.bars_per_year,
+    )
+
+
+@pytest.mark.parametrize("minutes", [False, True], ids=["days", "minutes"])
+@pytest.mark.parametrize("name", CASES)
+def test_ten_thousand_random_steps_equal_the_reference(
+    tmp_path: Path, name: str, minutes: bool
+) -> None:
+    case = CASES[name]
+    panel, market = made(tmp_path / "prices.csv", 10_400, minutes=minutes, calm=0.3)
+    env = PortfolioEnv(
+        panel,
+        dividends="div",
+        splits="split",
+        failure_threshold=0,
+        step_info=True,
+        **{"max_episode_steps": 2_000, **case},
+    )
+    space = env.action_space
+    assert isinstance(space, spaces.Box)
+    low, high = space.low[0], space.high[0]
+    action = np.zeros(TICKERS)
+    rng = np.random.default_rng(1)
+    rules, steps, seen = rules_of(case, panel), 0, dict.fromkeys(["short", "owed", "dividends"], 0)
+    start, worst = 1, 0.0
+    while steps < 10_000:
+        obs, _ = env.reset(options={"start_day": start})
+        twin = reference.Portfolio(rules, market, start, float(obs["cash"][0]), np.zeros(TICKERS))
+        ended, scale = False, 1.0
+        while not ended and steps < 10_000:
+            # A part of the actions leaves positions as they are, so that margins are exhausted.
+            action = rng.uniform(low, high, TICKERS) if rng.random() < 0.7 else action * 0.9
+            equity = twin.value()
+            obs, reward, terminated, truncated, info = env.step(action)
+            expected, ruined = twin.step(action)
+            # Rounding errors are those of the largest amounts that were added so far.
+            scale = max(scale, abs(equity), abs(twin.cash))
+            errors = [
+                abs(obs["cash"][0] - twin.cash) / scale,
+                *(np.abs(obs["shares"] - twin.units) * market.close[twin.day] / scale),
+                abs(reward - expected),
+                *(abs(info["costs"][kind] - twin.info[kind]) / scale for kind in info["costs"]),
+                abs(info["dividends"] - twin.info["dividends"]) / scale,
+                *(
+                    np.abs(info["orders"] - twin.info["orders"])
+                    * market.close[twin.day - 1]
+                    / scale
+                ),
+                *(np.abs(info["fills"] - twin.info["fills"]) * market.close[twin.day - 1] / scale),
+            ]
+            worst = max(worst, *errors)
+            assert worst <= 1e-12, (steps, errors)
+            assert (terminated, info["liquidated"]) == (ruined, twin.info["liquidated"]), steps
+            seen["short"] += bool((twin.units < 0).any())
+            seen["owed"] += twin.cash < 0
+            seen["dividends"] += twin.info["dividends"] != 0
+            steps += 1
+            ended = terminated or truncated
+        start = twin.day if twin.day < 10_300 else 1
+    assert seen["dividends"] > 100
+    if "margin" in case:
+        assert seen["short"] > 1_000
+    print(f"{name}: worst {worst:.1e}, {seen}")
+
+
+@pytest.mark.parametrize("mode", ["next_step", "same_step"])
+def test_a_vector_equals_its_single_environments_with_infos(tmp_path: Path, mode: str) -> None:
+    panel, _ = made(tmp_path / "prices.csv", 300, minutes=False)
+    case = CASES["weights, short, margin, limits, impact"]
+    given = {**case, "dividends": "div", "splits": "split", "step_info": True, "record": True}
+    given |= {"max_episode_steps": 11, "reward": "differential_sharpe"}
+    envs = PortfolioVectorEnv(panel, 9, autoreset_mode=mode, **given)
+    ones = [PortfolioEnv(panel, **given) for _ in range(9)]
+    envs.reset(seed=5)
+    for at, one in enumerate(ones):
+        one.reset(seed=5 + at)
+    rng = np.random.default_rng(2)
+    ended = np.zeros(9, bool)
+    for _ in range(40):
+        actions = rng.uniform(-1.9, 1.9, (9, TICKERS))
+        obs, reward, terminated, truncated, infos = envs.step(actions)
+        for at, one in enumerate(ones):
+            if mode == "next_step" and ended[at]:
+                one.reset()
+                assert (reward[at], infos["_costs"][at]) == (0, False)
+                assert (infos["orders"][at] == 0).all()
+                continue
+            single = one.step(actions[at])
+            assert reward[at] == single[1]
+            assert (terminated[at], truncated[at]) == single[2:4]
+            for key in ("orders", "fills", "limits"):
+                assert (infos[key][at] == single[4][key]).all()
+                assert infos[f"_{key}"][at]
+            for kind, cash in single[4]["costs"].items():
+                assert infos["costs"][kind][at] == cash
+                assert infos["costs"][f"_{kind}"][at]
+            assert infos["dividends"][at] == single[4]["dividends"]
+            if mode == "same_step" and (single[2] or single[3]):
+                final = infos["final_obs"][at]
+                assert (final["shares"] == single[0]["shares"]).all()
+                one.reset()
+            else:
+                assert (obs["shares"][at] == single[0]["shares"]).all()
+        ended = terminated | truncated
+    history = ones[0].history(before=True)
+    assert history["shares"].dtype == np.int32
+    assert (history["shares"] < 0).any()
+    moved = history["bought"] - history["sold"]
+    assert moved.shape == (11, TICKERS)
+
+
+def test_discrete_actions_are_orders_of_their_choices(tmp_path: Path) -> None:
+    panel, _ = made(tmp_path / "prices.csv", 60, minutes=False)
+    given: dict[str, Any] = {"hmax": 40, "step_info": True}
+    one = PortfolioEnv(panel, actions=Discrete((-1, -0.25, 0, 0.5)), **given)
+    other = PortfolioEnv(panel, **given)
+    for env in (one, other):
+        env.reset(seed=3)
+    rng = np.random.default_rng(3)
+    for _ in range(12):
+        action = rng.integers(0, 4, TICKERS)
+        found = one.step(action)
+        expected = other.step(np.array([-1, -0.25, 0, 0.5])[action])
+        assert found[0]["cash"] == expected[0]["cash"]
+        assert found[1] == expected[1]
+        assert (found[4]["fills"] == expected[4]["fills"]).all()
