@@ -284,7 +284,7 @@ def test_processes_that_cannot_be_killed_end_the_wait(monkeypatch: pytest.Monkey
 
     with pytest.raises(bc.errors.FleetError, match=r"\b0\b.*\bprocess \d+.*\b0\.1\b"):
         run()
-    assert fleet._supervisor is not None
+    assert isinstance(fleet._supervisor, _supervisor.Supervisor)
     process = fleet._supervisor._actors[0].process
     assert process is not None
     process._popen.kill()

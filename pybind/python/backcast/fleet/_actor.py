@@ -63,18 +63,29 @@ def spec_of(actor: object, args: object, path: str | None) -> ActorSpec:
 
     ``path`` is the ``PATH`` of its environment.
     """
-    if not isinstance(args, tuple | list):
-        raise ArgumentTypeError(f"args is {args!r}; give a tuple, such as ('pong', 'policy')")
-    if isinstance(actor, str):
-        _find(actor)
-        return ActorSpec(actor, None, _payload(actor, actor, args))
     if isinstance(actor, tuple | list):
         return _command(actor, args, path)
+    label = label_of(actor, args)
+    return ActorSpec(label, None, _payload(label, actor, _listed(args)))
+
+
+def label_of(actor: object, args: object) -> str:
+    """Check a function or its path and its arguments; return its name in errors."""
+    listed = _listed(args)
+    if isinstance(actor, str):
+        _find(actor)
+        return actor
     if callable(actor):
         label = _label(actor)
-        _check_call(label, actor, args)
-        return ActorSpec(label, None, _payload(label, actor, args))
+        _check_call(label, actor, listed)
+        return label
     raise ArgumentTypeError(f"actor is {actor!r}; give {_WANTED}")
+
+
+def _listed(args: object) -> Sequence[Any]:
+    if not isinstance(args, tuple | list):
+        raise ArgumentTypeError(f"args is {args!r}; give a tuple, such as ('pong', 'policy')")
+    return args
 
 
 def _label(function: Any) -> str:  # noqa: ANN401 - any callable
@@ -83,14 +94,19 @@ def _label(function: Any) -> str:  # noqa: ANN401 - any callable
     return f"{getattr(named, '__module__', '?')}:{name}"
 
 
-def _command(words: Sequence[object], args: Sequence[object], path: str | None) -> ActorSpec:
+def words_of(words: Sequence[object], args: object) -> tuple[str, ...]:
+    """Check the words of a command, and that it has no arguments beside them."""
     if not words or not all(isinstance(word, str | os.PathLike) for word in words):
         raise ArgumentTypeError(f"actor is {words!r}; a command is a list of at least one str")
-    if args:
+    if _listed(args):
         raise ArgumentError(
             f"args is {args!r}, and the actor is a command; put its arguments into the command"
         )
-    command = tuple(os.fspath(word) for word in words if isinstance(word, str | os.PathLike))
+    return tuple(os.fspath(word) for word in words if isinstance(word, str | os.PathLike))
+
+
+def _command(words: Sequence[object], args: object, path: str | None) -> ActorSpec:
+    command = words_of(words, args)
     if shutil.which(command[0], path=path) is None:
         raise ArgumentError(
             f"actor `{command[0]}` is no program that can be run; give its path, or build it"

@@ -82,8 +82,28 @@ class Identity:
             ) from None
 
 
-def seed_of(seed: int, rank: int, life: int) -> int:
-    """Derive the seed of one process: independent streams for all ranks and lives."""
+@dataclass(frozen=True)
+class Place:
+    """Part of a fleet that one process supervises; the whole one on one machine."""
+
+    first: int
+    """Rank of its first actor."""
+    of: int
+    """Actors of the whole fleet."""
+    lives: tuple[int, ...]
+    """Earlier processes of each of its ranks, as far as they are known."""
+    generation: int = 0
+    """Earlier supervisors of this part: the lives that they did not tell of have other seeds."""
+
+    @classmethod
+    def whole(cls, n: int) -> Place:
+        """Return the place of a fleet that is no part of another one."""
+        return cls(0, n, (0,) * n)
+
+
+def seed_of(seed: int, rank: int, life: int, generation: int = 0) -> int:
+    """Derive the seed of one process: independent streams for all ranks, lives and generations."""
     import numpy as np
 
-    return int(np.random.SeedSequence([seed, rank, life]).generate_state(1)[0])
+    parts = [seed, rank, life] + ([generation] if generation else [])
+    return int(np.random.SeedSequence(parts).generate_state(1)[0])

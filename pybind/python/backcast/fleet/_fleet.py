@@ -10,7 +10,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import backcast as bc
 from backcast._calls import explained, explained_as
@@ -23,7 +23,7 @@ from backcast.errors import (
     FleetError,
     WriterWarning,
 )
-from backcast.fleet._actor import spec_of
+from backcast.fleet._actor import ActorSpec, spec_of
 from backcast.fleet._arguments import (
     environment_of,
     folders_of,
@@ -31,12 +31,13 @@ from backcast.fleet._arguments import (
     seed_of,
     wrong_choice,
 )
+from backcast.fleet._environment import Place
 from backcast.fleet._log import StatsLog
-from backcast.fleet._metrics import ReportRing
+from backcast.fleet._metrics import Report, ReportRing
 from backcast.fleet._progress import ProgressLine, progress_line
 from backcast.fleet._restarts import CHOICES, RestartPolicy
 from backcast.fleet._signals import ParentSignals
-from backcast.fleet._stats import FleetStats, Tally
+from backcast.fleet._stats import ActorStats, FleetStats, Tally
 from backcast.fleet._supervisor import Supervisor, SupervisorSettings
 
 if TYPE_CHECKING:
@@ -44,6 +45,46 @@ if TYPE_CHECKING:
     from typing import Self
 
 _MOST_ACTORS = 4096
+
+
+class AnySupervisor(Protocol):
+    """Thread that supervises the actors of a fleet."""
+
+    changed: threading.Condition
+    failure: FleetError | None
+
+    def start(self) -> None:
+        """Start the thread, which starts the actors."""
+
+    def actors(self) -> list[ActorStats]:
+        """Describe all actors."""
+
+    def all_started(self) -> bool:
+        """Return whether every actor has been ready."""
+
+    def all_finished(self) -> bool:
+        """Return whether every actor has returned."""
+
+    def hurry(self) -> None:
+        """Kill what still runs, instead of waiting."""
+
+    def stop(self) -> None:
+        """Stop all actors, and wait until they are gone."""
+
+
+class AnyReports(Protocol):
+    """Place where the actors of a fleet report."""
+
+    missed: int
+
+    def read(self) -> list[Report]:
+        """Return the reports since the last call."""
+
+    def show(self, stats: FleetStats, ring: str | None) -> None:
+        """Show statistics to other processes."""
+
+    def close(self) -> None:
+        """Remove it."""
 
 
 class Fleet:
@@ -164,8 +205,9 @@ class Fleet:
             # Actors look for the ring of reports where the parent made it.
             environment.setdefault("BACKCAST_DIR", self._dir)
         path = environment.get("PATH", os.environ.get("PATH"))
+        self._place = Place.whole(count)
         self._settings = SupervisorSettings(
-            spec=spec_of(actor, args, path),
+            spec=self._spec_of(actor, args, path),
             n=count,
             seed=seed_of(seed),
             restarts=RestartPolicy(restart, count_of(max_deaths, "max_deaths", 1, ArgumentError)),
@@ -178,8 +220,8 @@ class Fleet:
                 None if report_timeout is None else seconds_of(report_timeout, "report_timeout")
             ),
         )
-        self._supervisor: Supervisor | None = None
-        self._reports: ReportRing | None = None
+        self._supervisor: AnySupervisor | None = None
+        self._reports: AnyReports | None = None
         self._tally: Tally | None = None
         self._reading = threading.Lock()
         self._line: ProgressLine | None = None
@@ -210,22 +252,10 @@ class Fleet:
         if self._supervisor is not None:
             raise FleetError("the fleet was started before; make another one")
         self._compare_lanes()
+        self._reports = self._open_reports()
+        self._tally = self._new_tally()
         try:
-            self._reports = ReportRing(self._name, self.n, self._dir)
-        except ExistsError as error:
-            raise ExistsError(
-                f"the fleet's name {self._name!r} is taken ({error}); leave name= out, or give "
-                "another"
-            ) from error
-        self._tally = Tally(self.n, self._buffer)
-        try:
-            self._supervisor = Supervisor(
-                self._settings,
-                self._signals.fail,
-                self._signals.insist,
-                self._tick,
-                self._tally.signs,
-            )
+            self._supervisor = self._new_supervisor(self._tally)
             self._signals.install()
             self._line = progress_line(self._progress)
             self._supervisor.start()
@@ -260,6 +290,33 @@ class Fleet:
             # Its exception has the failure as its context.
             self._signals.deliver(error)
 
+    # A fleet over several machines replaces the methods from here on.
+
+    def _spec_of(self, actor: object, args: object, path: str | None) -> ActorSpec:
+        """Check the actor and its arguments."""
+        return spec_of(actor, args, path)
+
+    def _open_reports(self) -> AnyReports:
+        """Make the ring that actors report to."""
+        try:
+            return ReportRing(self._name, self.n, self._dir, self._place.first)
+        except ExistsError as error:
+            raise ExistsError(
+                f"the fleet's name {self._name!r} is taken ({error}); leave name= out, or give "
+                "another"
+            ) from error
+
+    def _new_tally(self) -> Tally:
+        """Make the counts of the fleet."""
+        return Tally(self.n, self._buffer, self._place.first)
+
+    def _new_supervisor(self, tally: Tally) -> AnySupervisor:
+        """Make the thread that starts, watches and stops the actors."""
+        signals, settings = self._signals, self._settings
+        return Supervisor(
+            settings, signals.fail, signals.insist, self._tick, tally.signs, self._place
+        )
+
     def _compare_lanes(self) -> None:
         """Warn of actors that will find no lane to write into."""
         buffer = self._buffer
@@ -289,7 +346,7 @@ class Fleet:
         if self._supervisor is not None:
             self._supervisor.hurry()
 
-    def _live(self) -> Supervisor:
+    def _live(self) -> AnySupervisor:
         if self._supervisor is None or self._reports is None:
             raise FleetError(
                 "the fleet does not run; use it inside of its block: with bc.Fleet(...) as fleet:"
@@ -305,7 +362,7 @@ class Fleet:
         if self._line is not None:
             self._line.show(stats)
 
-    def _taken(self, supervisor: Supervisor) -> FleetStats:
+    def _taken(self, supervisor: AnySupervisor) -> FleetStats:
         """Read the new reports, and take statistics."""
         tally, reports = self._tally, self._reports
         assert tally is not None

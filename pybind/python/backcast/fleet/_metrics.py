@@ -66,9 +66,13 @@ class Report:
 class ReportRing:
     """Parent's handle on the ring, and how far each lane was read."""
 
-    def __init__(self, name: str, actors: int, folder: str | None) -> None:
-        """Create the ring; raises ExistsError if the name is taken."""
+    def __init__(self, name: str, actors: int, folder: str | None, first: int = 0) -> None:
+        """Create the ring; raises ExistsError if the name is taken.
+
+        ``first`` is the rank of the first actor.
+        """
         self._actors = actors
+        self._ranks = range(first, first + actors)
         self._ring = bc.ReplayBuffer.create(
             name, COLUMNS, capacity=_ROWS_PER_LANE * actors, lanes=actors, dir=folder
         )
@@ -105,7 +109,7 @@ class ReportRing:
             *columns, names, rows["value"].tolist(), strict=True
         ):
             # Any process of this user could have written here.
-            if 0 <= rank < self._actors and time_s >= 0:
+            if rank in self._ranks and time_s >= 0:
                 known = _name_of(name) if math.isfinite(value) else None
                 yield Report(
                     rank,

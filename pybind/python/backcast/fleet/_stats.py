@@ -128,9 +128,9 @@ class _Number:
 class Tally:
     """Counts of a fleet. Its methods may be called from several threads."""
 
-    def __init__(self, actors: int, buffer: ReplayBuffer | None) -> None:
+    def __init__(self, actors: int, buffer: ReplayBuffer | None, first: int = 0) -> None:
         self._lock = threading.Lock()
-        self._buffer = buffer
+        self._buffer, self._first = buffer, first
         self._actors = [_PerActor() for _ in range(actors)]
         self._published = Published()
         self._started_s = time.monotonic()
@@ -160,8 +160,9 @@ class Tally:
                 self._add(report)
 
     def _add(self, report: Report) -> None:
-        actor = self._actors[report.rank]
-        self._signs.note(report.rank, report.time_s)
+        at = report.rank - self._first
+        actor = self._actors[at]
+        self._signs.note(at, report.time_s)
         if report.is_beat:
             return
         actor.time_s = report.time_s
@@ -199,11 +200,10 @@ class Tally:
         new_rows = None if ring is None else _rows(ring) - self._first_rows
         with self._lock:
             if ring is not None:
-                ranks = {pid: actor["rank"] for actor in actors if (pid := actor["pid"])}
-                self._signs.note_ring(ring, ranks, now_s)
+                places = {pid: at for at, actor in enumerate(actors) if (pid := actor["pid"])}
+                self._signs.note_ring(ring, places, now_s)
             rows_per_s, updates_per_s = self._rates(now_s, new_rows or 0)
-            for shown in actors:
-                seen = self._actors[shown["rank"]]
+            for shown, seen in zip(actors, self._actors, strict=True):
                 shown["episodes"], shown["version"] = seen.episodes, seen.version
                 if seen.time_s is not None:
                     shown["since_report_s"] = max(0.0, now_s - seen.time_s)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from backcast.errors import FleetError
 from backcast.fleet import _failures
-from backcast.fleet._environment import Identity, seed_of
+from backcast.fleet._environment import Identity, Place, seed_of
 from backcast.fleet._guard import Guard
 from backcast.fleet._process import ActorProcess, PayloadFile
 from backcast.fleet._restarts import ProcessEnd, RestartAfter, RestartPolicy, decide
@@ -95,13 +95,17 @@ class Supervisor:
         insist: Callable[[], None],
         on_tick: Callable[[], None],
         signs: Callable[[], Sequence[float]] = list,
+        place: Place | None = None,
     ) -> None:
         self._settings = settings
+        self._place = place = place or Place.whole(settings.n)
         self._on_failure, self._insist, self._on_tick = on_failure, insist, on_tick
         self._signs = signs
         limit_s = settings.report_timeout_s
         self._tick_s = _TICK_S if limit_s is None else min(_TICK_S, limit_s / 8)
-        self._actors = [ActorState(rank) for rank in range(settings.n)]
+        self._actors = [
+            ActorState(rank, life=life) for rank, life in enumerate(place.lives, place.first)
+        ]
         self.changed = threading.Condition()
         """Notified when an actor becomes ready or ends, and when the fleet fails."""
         self.failure: FleetError | None = None
@@ -216,9 +220,9 @@ class Supervisor:
         settings = self._settings
         if actor.state == "waiting":
             actor.life += 1
-        seed = seed_of(settings.seed, actor.rank, actor.life)
+        seed = seed_of(settings.seed, actor.rank, actor.life, self._place.generation)
         beat_s = (settings.report_timeout_s or 0.0) / BEATS
-        identity = Identity(settings.ring, actor.rank, settings.n, seed, actor.life, beat_s)
+        identity = Identity(settings.ring, actor.rank, self._place.of, seed, actor.life, beat_s)
         try:
             process = ActorProcess(settings.spec, identity, settings.environment, payload, guard)
         except OSError as error:
@@ -355,7 +359,7 @@ class Supervisor:
             process = actor.process
             if actor.state != "running" or process is None or actor.silent_s is not None:
                 continue
-            silent_s = now_s - max(actor.alive_s, signs_s[actor.rank])
+            silent_s = now_s - max(actor.alive_s, signs_s[actor.rank - self._place.first])
             # Signs are given now and then, so the newest may precede the silence by that much.
             if silent_s <= limit_s + beat_s:
                 actor.asked_s = None
