@@ -26,13 +26,17 @@ LIVE = [
 SHOWN_ONLY = {
     "README.md": 1,
     "docs/howto/daemon.md": 1,
-    "docs/howto/files.md": 1,
+    "docs/howto/files.md": 2,
     "docs/howto/persistence.md": 1,
     "docs/howto/upgrading.md": 1,
     "docs/howto/windows.md": 1,
     "docs/install.md": 3,
     "docs/measurements/peers.md": 1,
     "docs/measurements/sb3.md": 1,
+    "docs/migrate/cpprb.md": 1,
+    "docs/migrate/reverb.md": 1,
+    "docs/migrate/tianshou.md": 1,
+    "docs/scaling.md": 1,
     "docs/when-it-helps.md": 1,
 }
 

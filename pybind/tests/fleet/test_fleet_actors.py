@@ -204,7 +204,7 @@ def test_a_killed_actor_is_restarted_with_its_rank_and_another_seed() -> None:
 
 
 @pytest.mark.parametrize("restart", ["signal", "always"])
-def test_deaths_by_a_signal_are_followed_by_restarts(restart: Any) -> None:  # noqa: ANN401
+def test_deaths_by_a_signal_are_followed_by_restarts(restart: Any) -> None:
     with bc.Fleet(actors.die_in_first_lives, args=(3,), restart=restart) as fleet:
         fleet.wait(WATCHDOG_S)
         assert fleet.stats()["restarts"] == 3
@@ -264,7 +264,7 @@ def killed_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("restart", ["signal", "always"])
 def test_an_actor_that_is_killed_before_it_is_ready_is_started_again(
     killed_imports: Path,
-    restart: Any,  # noqa: ANN401
+    restart: Any,
 ) -> None:
     killed_imports.write_text("2")
     with bc.Fleet("killed_import:act", restart=restart) as fleet:
@@ -283,7 +283,7 @@ def test_an_actor_that_is_killed_before_it_is_ready_is_started_again(
 )
 def test_deaths_before_an_actor_is_ready_end_the_entry_of_the_block(
     killed_imports: Path,
-    restart: Any,  # noqa: ANN401
+    restart: Any,
     kills: int,
     error: type[bc.errors.ActorError],
 ) -> None:
@@ -371,7 +371,7 @@ def test_a_fleet_works_in_another_thread_too() -> None:
     [(actors.leave_with, 3), (actors.vanish_with, 4)],
     ids=["leaves", "vanishes"],
 )
-def test_an_exit_status_is_like_an_exception(actor: Any, status: int) -> None:  # noqa: ANN401
+def test_an_exit_status_is_like_an_exception(actor: Any, status: int) -> None:
     with (
         pytest.raises(bc.errors.ActorError, match=rf"\b0\b.*\b{status}\b"),
         bc.Fleet(actor, args=(status,)) as fleet,

@@ -121,7 +121,7 @@ def test_an_actor_that_fills_the_ring_does_not_hang(limited: bool) -> None:
         pytest.param(actors.look_at_the_flag, (), id="looks at the flag"),
     ],
 )
-def test_an_actor_that_waits_or_looks_does_not_hang(actor: Any, args: Any) -> None:  # noqa: ANN401
+def test_an_actor_that_waits_or_looks_does_not_hang(actor: Any, args: Any) -> None:
     with bc.Params.create("weights", {"w": 0.0}) as params:
         with bc.Fleet(actor, args=args, report_timeout=TIMEOUT_S) as fleet:
             quiet_for(fleet, 2.5 * TIMEOUT_S)
@@ -184,7 +184,7 @@ def test_signs_are_those_of_the_actor_or_of_its_processes() -> None:
     assert signs.newest(5.0) == [4.0, 3.0, 5.0], "none is in the future"
 
 
-def supervised(limit_s: float, signs: Callable[[], list[float]], process: Any) -> Supervisor:  # noqa: ANN401
+def supervised(limit_s: float, signs: Callable[[], list[float]], process: Any) -> Supervisor:
     """Return a supervisor of one running actor; the caller checks and stops it."""
     settings = SupervisorSettings(
         spec=ActorSpec("walk:act", None, b""),

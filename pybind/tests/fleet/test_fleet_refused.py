@@ -93,7 +93,7 @@ FAILS: dict[str, tuple[Any, list[str]]] = {
 
 
 @pytest.mark.parametrize(("actor", "words"), FAILS.values(), ids=FAILS)
-def test_a_failing_import_is_raised_when_the_block_is_entered(actor: Any, words: list[str]) -> None:  # noqa: ANN401
+def test_a_failing_import_is_raised_when_the_block_is_entered(actor: Any, words: list[str]) -> None:
     with pytest.raises(bc.errors.ActorError) as raised, bc.Fleet(actor, restart="always"):
         pytest.fail("it started")
     assert missing(raised.value, words) == []

@@ -362,7 +362,8 @@ class Shard:
 
         Before that, calls ``remove`` of each `_node_*` module that keeps something here.
         """
-        for module in list(self.state):
+        # Parameters may be there though this process has not looked at them yet.
+        for module in {"params", *self.state}:
             self.call(f"{module}.remove")
         for key in list(self._open):
             self.close_sampler(key)

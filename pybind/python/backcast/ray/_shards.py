@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self
+from weakref import WeakSet
 
 import ray
 
 from backcast._calls import explained
 from backcast._native import RateLimiter, ReplayBuffer, Schema
+from backcast._params import Params
 from backcast.errors import (
     ArgumentError,
     ClosedError,
@@ -18,8 +20,10 @@ from backcast.errors import (
     SchemaError,
     WaitTimeoutError,
 )
+from backcast.ray import _params
 from backcast.ray._actor import started
 from backcast.ray._limiter import band_of
+from backcast.ray._on_nodes import OnNodes
 from backcast.ray._remote import RayTransport
 from backcast.ray._sampler import ShardSampler
 from backcast.ray._spec import NAMESPACE, Place, Spec
@@ -33,7 +37,7 @@ _OWN_KEYS = ("shard", "cut_age")
 """Keys of batches that are no columns, besides those of every batch."""
 
 
-class Shards:
+class Shards(OnNodes):
     """Rings of one schema on several nodes of a Ray cluster, drawn from as one.
 
     Make them with :meth:`create`, or find them from any process of the cluster with
@@ -48,14 +52,13 @@ class Shards:
             "exist, by Shards.attach(name)"
         )
 
-    _spec: Spec
-    _actors: list[Any]
     _closed: bool
 
     @classmethod
     def _of(cls, spec: Spec, actors: list[Any]) -> Shards:
         self = object.__new__(cls)
         self._spec, self._actors, self._closed = spec, actors, False
+        self._samplers = WeakSet()
         return self
 
     @classmethod
@@ -69,6 +72,7 @@ class Shards:
         nodes: Sequence[str] | None = None,
         label: str | None = None,
         limiter: RateLimiter | None = None,
+        params: Any = None,
         exist: Literal["error", "attach", "replace"] = "error",
         **ring: Any,
     ) -> Shards:
@@ -91,6 +95,9 @@ class Shards:
             one that was lost takes its shard over.
         limiter : RateLimiter, optional
             Limits over all shards together.
+        params : nested arrays, optional
+            Arrays like those of a policy, such as ``net.state_dict()``. Each node gets parameters
+            for them, which :attr:`params` publishes.
         exist : {"error", "attach", "replace"}, default "error"
             Treatment of shards or rings that are there.
         **ring
@@ -114,10 +121,13 @@ class Shards:
             As from :meth:`backcast.ReplayBuffer.create`, of the first node that refused.
         """
         schema = columns if isinstance(columns, Schema) else Schema(columns)
+        connect()
         spec = Spec(
             name, _places(nodes, label), schema, capacity, limiter, {"persistent": True, **ring}
         )
         _check(spec)
+        # Before anything is made or replaced.
+        own = None if params is None else Params.create(None, params)
         if found := _found(name):
             if exist == "error":
                 raise ExistsError(
@@ -127,6 +137,8 @@ class Shards:
             if exist == "attach":
                 shards = cls.attach(name)
                 _compare(shards._spec, spec)
+                if params is not None:
+                    shards._params = _params.found(*shards._given(), like=params)
                 return shards
             for actor in found:
                 _removed(actor)
@@ -143,11 +155,14 @@ class Shards:
                         f"{spec.label(number)} did not start in {_START_S:.0f} s; look at the node"
                     )
                 pending.result()
+            shards = cls._of(spec, actors)
+            if own is not None:
+                shards._params = _params.created(*shards._given(), own, _START_S)
         except BaseException:
             for actor in actors:
                 _removed(actor)
             raise
-        return cls._of(spec, actors)
+        return shards
 
     @classmethod
     @explained
@@ -172,6 +187,7 @@ class Shards:
         WaitTimeoutError
             If none answers.
         """
+        connect()
         found = _found(name)
         if not found:
             raise NotFoundError(
@@ -297,6 +313,7 @@ class Shards:
             state=state,
         )
         sampler.open(_OPEN_S)
+        self._samplers.add(sampler)
         return sampler
 
     def _number(self, node: str) -> int:
@@ -324,6 +341,7 @@ class Shards:
     def close(self) -> None:
         """Close this handle. The shards go on."""
         self._closed = True
+        self._close_params()
 
     @property
     def closed(self) -> bool:
@@ -351,6 +369,12 @@ class Shards:
     def __repr__(self) -> str:
         """Show the name and the number of shards."""
         return f"<backcast.ray.Shards '{self.name}': {len(self)} shards>"
+
+
+def connect() -> None:
+    """Connect to Ray as its calls do: to ``RAY_ADDRESS``, a running cluster, or a new one."""
+    if not ray.is_initialized():
+        ray.init()
 
 
 def _places(nodes: Sequence[str] | None, label: str | None) -> tuple[Place, ...]:

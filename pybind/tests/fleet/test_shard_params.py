@@ -1,0 +1,283 @@
+"""Parameters on several nodes, without Ray: versions, nodes that miss some, and two learners."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import backcast as bc
+import numpy as np
+import pytest
+from backcast.errors import (
+    ArgumentError,
+    ClosedError,
+    InUseError,
+    SchemaError,
+    SpaceError,
+    WaitWarning,
+)
+from backcast.ray import _node_params, _params
+from backcast.ray._shard import Shard
+from backcast.ray._spec import Place, Spec
+from local_nodes import LocalCalls
+from waits import until
+
+NODES = 3
+LIKE = {"body": {"w": np.zeros((4, 2), "f4")}, "head": [np.zeros(3, "f8")]}
+
+
+def weights(value: float) -> dict[str, Any]:
+    return {"body": {"w": np.full((4, 2), value, "f4")}, "head": [np.full(3, float(value))]}
+
+
+def refused(params: _params.ShardParams) -> bool:
+    """Publish once more; return whether another learner has taken over."""
+    reason = ""
+    try:
+        params.publish(weights(0))
+    except InUseError as error:
+        reason = str(error)
+    return "published by another learner (process " in reason
+
+
+class World:
+    """Nodes of shards 'walk', each with a shard object, and handles on their parameters."""
+
+    def __init__(self, place: Path) -> None:
+        places = tuple(Place("shard", str(k)) for k in range(NODES))
+        options = {"dir": str(place), "persistent": True}
+        self.spec = Spec("walk", places, bc.Schema({"obs": "f4"}), 100, None, options)
+        self.calls = LocalCalls(lambda k: Shard(self.spec, k, f"node-{k}"), NODES)
+        self.labels = [self.spec.label(k) for k in range(NODES)]
+        self.handles: list[_params.ShardParams] = []
+
+    def create(self) -> _params.ShardParams:
+        own = bc.Params.create(None, LIKE)
+        given = self.calls, self.labels, lambda value: value
+        self.handles.append(_params.created("walk", *given, own, 10.0))
+        return self.handles[-1]
+
+    def found(self, like: Any = None) -> _params.ShardParams:
+        given = self.calls, self.labels, lambda value: value
+        self.handles.append(_params.found("walk", *given, like=like))
+        return self.handles[-1]
+
+    def attached(self, node: int) -> bc.Params:
+        """Attach as an actor of the node does."""
+        return bc.Params.attach(self.spec.ring_name(node), dir=self.spec.ring["dir"])
+
+    def close(self) -> None:
+        for handle in self.handles:
+            handle.close()
+        self.calls.down.clear()
+        for shard in self.calls.objects:
+            _node_params.remove(shard)
+        self.calls.close()
+
+
+@pytest.fixture
+def world(place: Path) -> Iterator[World]:
+    made = World(place)
+    yield made
+    made.close()
+
+
+def test_actors_of_every_node_pull_the_same_versions(world: World) -> None:
+    params = world.create()
+    assert params.version == 0
+    actors = [world.attached(node) for node in range(NODES)]
+    assert [params.publish(weights(value)) for value in (1, 2)] == [1, 2]
+    assert params.wait(timeout=30) == 2
+    for actor in actors:
+        assert actor.pull() == 2
+        np.testing.assert_array_equal(actor.arrays["body"]["w"], np.full((4, 2), 2, "f4"))
+        np.testing.assert_array_equal(actor.arrays["head"]["0"], np.full(3, 2.0))
+        actor.close()
+    assert params.publish(weights(3), version=10) == 10
+    assert params.wait(10, timeout=30) == 10
+    for node in range(NODES):
+        assert world.calls.calls.count((node, "params.publish")) in {2, 3}, "1 may be passed over"
+    told = params.stats()
+    assert told["version"] == 10
+    assert [(one["shard"], one["version"], one["error"]) for one in told["nodes"]] == [
+        (node, 10, None) for node in range(NODES)
+    ]
+
+
+def test_published_arrays_may_change_after_the_call(world: World) -> None:
+    params, mine = world.create(), weights(1)
+    params.publish(mine)
+    mine["body"]["w"][:] = 7
+    params.wait(timeout=30)
+    with world.attached(1) as actor:
+        assert actor.latest()["body"]["w"].max() == 1
+    assert params.latest()["head"][0].max() == 1
+
+
+def test_a_node_that_missed_versions_gets_the_newest_alone(world: World) -> None:
+    params = world.create()
+    params.publish(weights(1))
+    params.wait(timeout=30)
+    world.calls.down.add(2)
+    for value in (2, 3, 4):
+        params.publish(weights(value))
+    # Nodes that do not answer are no part of the wait.
+    until(lambda: params.stats()["nodes"][2]["version"] is None)
+    assert params.wait(timeout=30) == 4
+    late = params.stats()["nodes"][2]
+    assert late["error"] == "the node is down"
+    assert late["behind_s"] >= 0
+    before = world.calls.calls.count((2, "params.publish"))
+    world.calls.down.clear()
+    until(lambda: params.stats()["nodes"][2]["version"] == 4)
+    assert params.stats()["nodes"][2]["behind_s"] is None
+    assert world.calls.calls.count((2, "params.publish")) == before + 1
+    with world.attached(2) as actor:
+        assert actor.versions == [1, 4]
+
+
+def test_a_shard_process_that_is_started_again_keeps_versions_and_claim(world: World) -> None:
+    params = world.create()
+    params.publish(weights(1))
+    params.wait(timeout=30)
+    with world.attached(0) as actor:
+        old = world.calls.replace(0)
+        # The kernel would release what a killed process held.
+        old.state["params"][0].close()
+        params.publish(weights(2))
+        until(lambda: params.stats()["nodes"][0]["version"] == 2)
+        assert actor.pull() == 2, "actors keep their handle"
+
+
+def test_a_node_that_lost_its_parameters_gets_the_newest_without_a_publish(world: World) -> None:
+    params = world.create()
+    params.publish(weights(5))
+    params.wait(timeout=30)
+    _node_params.remove(world.calls.objects[1])
+    world.calls.replace(1)
+    until(lambda: world.calls.objects[1].state.get("params") is not None)
+    until(lambda: params.stats()["nodes"][1]["version"] == 1)
+    with world.attached(1) as actor:
+        assert actor.latest()["body"]["w"].max() == 5
+
+
+def test_a_learner_that_attaches_goes_on_from_the_newest_version(world: World) -> None:
+    first = world.create()
+    first.publish(weights(1))
+    first.publish(weights(2))
+    first.wait(timeout=30)
+    second = world.found()
+    assert second.version == 2
+    assert second.latest()["head"]["0"].max() == 2
+    assert [node["version"] for node in second.stats()["nodes"]] == [2, 2, 2]
+    assert second.publish({"body": {"w": np.ones((4, 2), "f4")}, "head": {"0": np.ones(3)}}) == 3
+    second.wait(timeout=30)
+    # The refusal of the first one's publish comes to its next call.
+    until(lambda: refused(first))
+    for node in range(NODES):
+        with world.attached(node) as actor:
+            assert actor.version == 3, "the first learner's versions are refused"
+
+
+def test_versions_go_on_above_those_of_a_node_that_did_not_answer(world: World) -> None:
+    first = world.create()
+    first.publish(weights(1), version=50)
+    first.wait(timeout=30)
+    first.close()
+    # Node 1 alone has version 60.
+    held, claim = world.calls.objects[1].state["params"]
+    held.publish([np.zeros((4, 2), "f4"), np.zeros(3)], 60)
+    world.calls.down.add(1)
+    second = world.found(like=LIKE)
+    assert second.version == 50
+    assert second.publish(weights(2)) == 51
+    world.calls.down.clear()
+    until(lambda: second.stats()["nodes"][1]["version"] == 60)
+    assert second.publish(weights(3)) == 61
+    assert second.wait(timeout=30) == 61
+    assert claim < world.calls.objects[1].state["params"][1]
+
+
+def test_a_structure_is_given_back(world: World) -> None:
+    world.create().publish(weights(1))
+    assert isinstance(world.found(like=LIKE).latest()["head"], list)
+    with pytest.raises(SchemaError, match="like has `other` more"):
+        world.found(like={**LIKE, "other": np.zeros(1)})
+
+
+def test_wrong_arrays_are_refused_before_anything_is_sent(world: World) -> None:
+    params = world.create()
+    with pytest.raises(SchemaError, match=r"`body/w` has shape \[2, 4\]"):
+        params.publish({"body": {"w": np.zeros((2, 4), "f4")}, "head": [np.zeros(3)]})
+    with pytest.raises(SchemaError, match="lacks `head/0`"):
+        params.publish({"body": {"w": np.zeros((4, 2), "f4")}})
+    assert params.publish(weights(1)) == 1
+    with pytest.raises(ArgumentError, match="version"):
+        params.publish(weights(1), version=1)
+    params.close()
+    with pytest.raises(ClosedError, match="attach to the shards again"):
+        params.publish(weights(1))
+    with pytest.raises(ClosedError):
+        params.wait(timeout=1)
+    sent = [call for call in world.calls.calls if call[1] == "params.publish"]
+    assert len(sent) == NODES
+
+
+def test_the_last_version_arrives_though_the_handle_is_closed_right_after(world: World) -> None:
+    params = world.create()
+    with params:
+        params.publish(weights(3))
+    for node in range(NODES):
+        with world.attached(node) as actor:
+            assert actor.version == 1
+
+
+def test_a_full_object_store_is_a_space_error(world: World) -> None:
+    class ObjectStoreFullError(Exception):
+        pass
+
+    def put(_value: object) -> object:
+        raise ObjectStoreFullError("no room")
+
+    params = world.create()
+    params._put = put
+    with pytest.raises(SpaceError, match="no room for 56 bytes"):
+        params.publish(weights(1))
+    params._put = lambda value: value
+    assert params.publish(weights(2)) == 2
+    assert params.wait(timeout=30) == 2
+
+
+def test_a_node_whose_views_hold_all_slots_is_behind_and_says_why(world: World) -> None:
+    params = world.create()
+    params.publish(weights(1))
+    params.wait(timeout=30)
+    with world.attached(0) as actor, actor.view():
+        params.publish(weights(2))
+        params.wait(timeout=30)
+        with actor.view():
+            params.publish(weights(3))
+            params.wait(timeout=30)
+            params.publish(weights(4))
+            until(lambda: params.stats()["nodes"][0]["error"] is not None)
+            late = params.stats()["nodes"][0]
+            assert "views" in late["error"]
+            assert late["version"] == 3
+            params._nodes[0].behind_s = time.monotonic() - 11
+            with pytest.warns(WaitWarning, match="shard 0 of 'walk'.* lacks the newest parameters"):
+                params.publish(weights(5))
+    assert params.wait(timeout=30) == 5
+
+
+def test_waits_end_with_the_shards_that_are_late(world: World) -> None:
+    params = world.create()
+    world.calls.down.update(range(NODES))
+    params.publish(weights(1))
+    with pytest.raises(bc.WaitTimeoutError, match="version 1 has not come to every shard"):
+        params.wait(timeout=0.05)
+    world.calls.down.clear()
+    assert params.wait(timeout=30) == 1
+    assert threading.active_count() < 100
