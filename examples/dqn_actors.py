@@ -1,9 +1,8 @@
 """Four actors and a learner: DQN on CartPole.
 
-Actors append transitions and pull weights; the learner draws 32 items for each transition. Training
-ends when the greedy policy has a mean return of 475 in 20 episodes. On two cores that takes a
-minute or two, 10,000 to 20,000 updates. After 40,000 updates it stops with status 1. Double deep
-Q-networks: van Hasselt and others (2016), https://arxiv.org/abs/1509.06461.
+The learner draws 32 items for each transition. Training ends at a mean return of 475 in 20 episodes
+of the greedy policy, on two cores after a minute or two, or with status 1 after 40,000 updates.
+Double deep Q-networks: van Hasselt and others (2016), https://arxiv.org/abs/1509.06461.
 
     python examples/dqn_actors.py [SEED]
 """
@@ -78,8 +77,7 @@ def act(context: bc.fleet.Context, name: str) -> None:
     """Append episodes, each played with the newest weights."""
     env, net, draw = make_env(), network(), np.random.default_rng(context.seed)
     epsilon = 0.4 ** (1 + 3 * context.rank / context.n)
-    limits = bc.RateLimiter(32)
-    buf, params = bc.ReplayBuffer.attach(name, limiter=limits), bc.Params.attach(name)
+    buf, params = bc.ReplayBuffer.attach(name), bc.Params.attach(name)
     with params, buf, buf.writer() as writer:
         while not context.stopped:
             params.pull(out=net.state_dict())
@@ -97,10 +95,11 @@ def act(context: bc.fleet.Context, name: str) -> None:
 def main(seed: int) -> int:
     """Train until the policy solves the task or the updates run out; return the exit status."""
     learner, name, score, update = Learner(seed), f"dqn-{os.getpid()}", 0.0, 0
-    limits = bc.RateLimiter(32, min_size=1_000)
+    limit = bc.RateLimiter(32, min_size=1_000)
     weights = learner.net.state_dict()  # shares the network's memory, so it changes with it
-    buf = bc.ReplayBuffer.create(name, COLUMNS, capacity=50_000, lanes=ACTORS, limiter=limits)
-    with buf, bc.Params.create(name, weights) as params:
+    buf = bc.ReplayBuffer.create(name, COLUMNS, capacity=50_000, lanes=ACTORS, limiter=limit)
+    params = bc.Params.create(name, weights)
+    with buf, params:
         params.publish(weights)
         with bc.Fleet(act, ACTORS, args=(name,), seed=seed, buffer=buf) as fleet:
             sampler = buf.sampler(seed=seed)
@@ -112,6 +111,7 @@ def main(seed: int) -> int:
                     score, age = test(learner.net), params.version - batch["params_version"].mean()
                     print(f"{update}: return {score:.0f}, rows {age:.0f} versions old")
             seen = fleet.stats()
+        buf.unlink()
     print(f"{seen['samples_per_insert']:.1f} samples an insert, {seen['restarts']} restarts")
     return 0 if score >= SOLVED else 1
 
