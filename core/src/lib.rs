@@ -95,9 +95,9 @@ pub use limiter::stats::{LimiterSideStats, LimiterStats, LimiterWaiter};
 pub use ndarray;
 pub use params::{Params, ParamsArrays, ParamsOptions, ParamsStats, ParamsView};
 pub use priority::{
-    Alpha, BadInitialPriority, BadWeightNorm, Beta, InitialPriority, LaneLeaves, Priorities,
-    PriorityBin, PriorityDistribution, PriorityOptions, TableState, WeightNorm,
-    sequence_priorities,
+    Alpha, BadInitialPriority, BadPriorityOrder, BadWeightNorm, Beta, InitialPriority, LaneLeaves,
+    Priorities, PriorityBin, PriorityDistribution, PriorityOptions, PriorityOrder, TableState,
+    WeightNorm, sequence_priorities,
 };
 pub use reader::Rows;
 pub use returns::{

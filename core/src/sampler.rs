@@ -242,10 +242,11 @@ impl Sampler {
         self.selection.set_beta(beta)
     }
 
-    /// Returns the exponent of the priorities that the table has now; `None` without priorities.
+    /// Returns the exponent of the priorities that the table has now, or by rank that of the
+    /// sampler's next batch; `None` without priorities.
     #[must_use]
     pub fn alpha(&mut self) -> Option<f64> {
-        self.selection.priorities_mut().map(|priorities| priorities.alpha())
+        self.selection.alpha(self.stream.number())
     }
 
     /// Changes the exponent of the priorities for all samplers of the table, in all processes: see

@@ -115,7 +115,8 @@ pub(crate) fn save<'a>(
             write(&mut chunks, number, lane, rows_per_batch)?;
         }
         let TableState { name, settings, largest, .. } = state;
-        let TableSettings { exponent, eps, stride, tracks_largest, keeps_priorities } = settings;
+        let TableSettings { exponent, eps, stride, tracks_largest, .. } = settings;
+        let TableSettings { keeps_priorities, counts_ranks, .. } = settings;
         let of_table = chunks.finish()?;
         let saved = SavedTable {
             name,
@@ -124,6 +125,7 @@ pub(crate) fn save<'a>(
             stride,
             tracks_largest,
             keeps_priorities,
+            counts_ranks,
             largest,
             chunks: of_table,
         };

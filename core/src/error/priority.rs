@@ -34,6 +34,18 @@ pub enum PriorityError {
          another alpha; make the tables of all shards with one number as alpha"
     )]
     ChangingAlpha { table: String },
+    /// A largest value from outside for a table whose rows are drawn by rank.
+    #[error(
+        "table `{table}` draws by the ranks of one ring's priorities, and a largest value from \
+         outside would be of other ranks; make the tables of all shards by priority"
+    )]
+    RankedLargest { table: String },
+    /// An exponent of the table, where samplers have their own.
+    #[error(
+        "samplers of table `{table}` draw by rank, and each has its own alpha: a number or (first, \
+         last, batches); the table has none to follow or to set"
+    )]
+    RankAlpha { table: String },
     /// The caller's function has not given the exponent of the importance weights yet.
     #[error(
         "beta is a function of the caller, and it has given no number yet; call \

@@ -63,6 +63,11 @@ impl Alpha {
         }
     }
 
+    /// Returns the exponent by which a sampler draws batch number `batch` by rank.
+    pub(crate) fn of_sampler(self, batch: u64) -> f64 {
+        self.at(batch).unwrap_or_else(|| self.first())
+    }
+
     /// Returns the exponent of a new table.
     pub(crate) fn first(self) -> f64 {
         match self {

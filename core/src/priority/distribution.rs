@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use backcast_layout::{LEAF_ONE, TableView};
 
 use super::importance_weights::real;
+use super::ranks::RankMasses;
 use super::updates::Priorities;
 use crate::ring::Ring;
 
@@ -15,7 +16,8 @@ pub struct PriorityDistribution {
     pub rows: u64,
     /// Number of rows of equal priority that would be drawn with the same diversity: the square of
     /// the sum of all `(priority + eps) ^ exponent`, divided by the sum of their squares (Kish,
-    /// "Survey Sampling", 1965, section 11.2). Between 1 and `rows`; 0 without rows.
+    /// "Survey Sampling", 1965, section 11.2). Between 1 and `rows`; 0 without rows. By rank it is
+    /// that of the masses of the ranks, with the exponent of the table's first sampler.
     pub effective_rows: f64,
     /// Rows by `(priority + eps) ^ exponent`, smallest first. A bin has the values from `from` up
     /// to, and without, `2 * from`. Bins between the smallest and the largest may be empty.
@@ -89,17 +91,19 @@ impl PriorityDistribution {
                 squares += real(leaf) * real(leaf);
             }
         }
+        let mut effective_rows = if squares > 0.0 { sum * sum / squares } else { 0.0 };
+        if view.counts_ranks() {
+            let mut ranks = RankMasses::new(view.settings().exponent);
+            ranks.read(view);
+            effective_rows = ranks.effective_rows();
+        }
         let least = bins.iter().position(|rows| *rows > 0).unwrap_or(0);
         let end = bins.iter().rposition(|rows| *rows > 0).map_or(0, |last| last + 1);
         let bin = |bin: usize| PriorityBin {
             from: real(1 << bin) / real(LEAF_ONE),
             rows: bins.get(bin).copied().unwrap_or(0),
         };
-        Self {
-            rows: bins.iter().sum(),
-            effective_rows: if squares > 0.0 { sum * sum / squares } else { 0.0 },
-            histogram: (least..end).map(bin).collect(),
-        }
+        Self { rows: bins.iter().sum(), effective_rows, histogram: (least..end).map(bin).collect() }
     }
 }
 

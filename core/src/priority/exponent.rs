@@ -7,7 +7,8 @@ use super::updates::{Priorities, locked};
 use crate::error::PriorityError;
 
 impl Priorities {
-    /// Returns the exponent of the priorities that the table has now.
+    /// Returns the exponent of the priorities that the table has now. Samplers by rank have their
+    /// own, and this is that of the first.
     #[must_use]
     pub fn alpha(&self) -> f64 {
         self.table.exponent().unwrap_or(self.table.settings().exponent)
@@ -59,6 +60,9 @@ impl Priorities {
         moves: impl Fn(f64) -> bool,
         checks: bool,
     ) -> Result<(), PriorityError> {
+        if self.table.counts_ranks() {
+            return Err(PriorityError::RankAlpha { table: self.table.name().to_owned() });
+        }
         let Some(now) = self.table.exponent() else {
             let (table, alpha) = (self.table.name().to_owned(), self.table.settings().exponent);
             return Err(PriorityError::FixedAlpha { table, alpha });

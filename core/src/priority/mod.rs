@@ -3,8 +3,8 @@
 //! A table of a ring ([`PriorityTable`](backcast_layout::PriorityTable)) has a leaf for each of the
 //! newest rows of every lane. Only learners write it. A leaf holds `(priority + eps) ^ exponent` in
 //! fixed point, at least one unit, or 0 if no transition with a priority starts at its row. Rows
-//! are drawn in proportion to their leaves (Schaul, Quan, Antonoglou, Silver: "Prioritized
-//! experience replay", ICLR 2016, section 3.3).
+//! are drawn in proportion to their leaves, or by the rank of these (Schaul, Quan, Antonoglou,
+//! Silver: "Prioritized experience replay", ICLR 2016, section 3.3).
 
 mod alpha;
 mod distribution;
@@ -13,6 +13,7 @@ mod exponent;
 mod importance_weights;
 mod options;
 mod q;
+mod ranks;
 mod sequence;
 mod state;
 mod updates;
@@ -23,9 +24,11 @@ pub(crate) use self::enter::initial_leaf;
 pub(crate) use self::importance_weights::weights;
 pub(crate) use self::options::check_beta;
 pub use self::options::{
-    BadInitialPriority, BadWeightNorm, Beta, InitialPriority, PriorityOptions, WeightNorm,
+    BadInitialPriority, BadPriorityOrder, BadWeightNorm, Beta, InitialPriority, PriorityOptions,
+    PriorityOrder, WeightNorm,
 };
 pub(crate) use self::q::q_of_leaf;
+pub(crate) use self::ranks::RankMasses;
 pub use self::sequence::sequence_priorities;
 pub use self::state::{LaneLeaves, TableState};
 pub use self::updates::Priorities;

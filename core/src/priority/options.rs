@@ -52,6 +52,42 @@ pub struct PriorityOptions {
     /// Priority that new transitions get. Fixed when the table is created.
     #[cfg_attr(feature = "serde", serde(default))]
     pub initial: InitialPriority,
+    /// Whether rows are drawn by their priorities or by the ranks of these. Fixed when the table is
+    /// created.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub by: PriorityOrder,
+}
+
+/// Property of a row that its probability depends on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum PriorityOrder {
+    /// Its priority: `(priority + eps) ^ alpha`. The default.
+    #[default]
+    Priority,
+    /// The rank of its priority: `(1 / rank) ^ alpha`, where the largest priority has rank 1.
+    /// Priorities that agree in their highest five bits, which differ by less than one part in 16,
+    /// count as equal, and their rows share the mean of these numbers. The exponent belongs to the
+    /// sampler and not to the table.
+    Rank,
+}
+
+variant_words! {
+    /// Returns `"priority"` or `"rank"`.
+    PriorityOrder { Priority = "priority", Rank = "rank" }
+
+    /// A word that does not name a [`PriorityOrder`].
+    #[error("by is `{0}`; use \"priority\" or \"rank\"")]
+    BadPriorityOrder(String)
+}
+
+impl PriorityOrder {
+    /// Returns what the samplers of a table with these settings draw by.
+    #[must_use]
+    pub fn of(settings: &TableSettings) -> Self {
+        if settings.counts_ranks { Self::Rank } else { Self::Priority }
+    }
 }
 
 /// Priority that new transitions get, until one is set for them.
@@ -173,7 +209,15 @@ impl PriorityOptions {
             stratified: false,
             stride: 1,
             initial: InitialPriority::Ever,
+            by: PriorityOrder::Priority,
         }
+    }
+
+    /// Sets whether rows are drawn by their priorities or by the ranks of these.
+    #[must_use]
+    pub fn by(mut self, by: PriorityOrder) -> Self {
+        self.by = by;
+        self
     }
 
     /// Sets the priority that new transitions get.
@@ -233,7 +277,9 @@ impl PriorityOptions {
             eps: self.eps,
             stride: self.stride,
             tracks_largest: self.initial == InitialPriority::Held,
-            keeps_priorities: self.alpha.can_change(),
+            // Ranks need no powers of priorities.
+            keeps_priorities: self.alpha.can_change() && self.by == PriorityOrder::Priority,
+            counts_ranks: self.by == PriorityOrder::Rank,
         }
     }
 
@@ -241,6 +287,9 @@ impl PriorityOptions {
     pub(crate) fn check(&self) -> Result<(), PriorityError> {
         let refuse = |what, value, wanted| Err(PriorityError::BadOption { what, value, wanted });
         self.alpha.check()?;
+        if self.by == PriorityOrder::Rank && self.alpha == Alpha::Table {
+            return Err(PriorityError::RankAlpha { table: self.table.clone() });
+        }
         if !(self.eps.is_finite() && self.eps >= 0.0) {
             return refuse("eps", self.eps, "a number from 0 up, such as 1e-6");
         }

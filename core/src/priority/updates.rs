@@ -164,7 +164,9 @@ impl Priorities {
 
     /// Returns the conversion of priorities to leaves, by the present exponent.
     fn leaf_values(&self) -> LeafValues {
-        let TableSettings { exponent, eps, .. } = self.table.settings();
+        let TableSettings { exponent, eps, counts_ranks, .. } = self.table.settings();
+        // Ranks have the exponent, and not the priorities.
+        let exponent = if counts_ranks { 1.0 } else { exponent };
         let most = self.table.most();
         of_exponent(&self.table, LeafValues { exponent, eps, most })
     }
@@ -303,6 +305,9 @@ impl Priorities {
     pub fn raise_largest(&mut self, q: f64) -> Result<(), PriorityError> {
         if self.table.settings().tracks_largest {
             return Err(PriorityError::HeldLargest { table: self.table().to_owned() });
+        }
+        if self.table.counts_ranks() {
+            return Err(PriorityError::RankedLargest { table: self.table().to_owned() });
         }
         if self.table.keeps_priorities() {
             return Err(PriorityError::ChangingAlpha { table: self.table().to_owned() });

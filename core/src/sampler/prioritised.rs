@@ -11,7 +11,8 @@ use super::selection::BlockDraws;
 use crate::error::{PriorityError, SampleError};
 use crate::index::RowIndex;
 use crate::priority::{
-    Beta, Priorities, PriorityOptions, WeightNorm, check_beta, initial_leaf, q_of_leaf, weights,
+    Beta, Priorities, PriorityOptions, PriorityOrder, RankMasses, WeightNorm, check_beta,
+    initial_leaf, q_of_leaf, weights,
 };
 use crate::ring::Ring;
 
@@ -37,8 +38,10 @@ pub(super) struct PrioritisedDraws {
     /// First draw of each item: the descent of the tree, and the row of its leaf.
     descents: Vec<Descent>,
     rows: Vec<Option<(usize, u64)>>,
-    /// Value of the leaf of each item's last draw.
+    /// Value of the leaf of each item's last draw, or mass of its rank.
     leaves: Vec<u64>,
+    /// Masses of ranks, if rows are drawn by them.
+    ranks: Option<Box<RankMasses>>,
     /// Exponent of these values, if it can change.
     exponent: Option<f64>,
     /// Exponent that the schedule of alpha gave last.
@@ -97,6 +100,8 @@ impl PrioritisedDraws {
         let (descents, rows, leaves) = (Vec::new(), Vec::new(), Vec::new());
         let (given, exponent, scheduled) = (None, None, None);
         let (ratios, young) = (Vec::new(), None);
+        let first = RankMasses::new(options.alpha.first());
+        let ranks = (options.by == PriorityOrder::Rank).then(|| Box::new(first));
         Ok(Self {
             options,
             given,
@@ -104,6 +109,7 @@ impl PrioritisedDraws {
             descents,
             rows,
             leaves,
+            ranks,
             exponent,
             scheduled,
             ratios,
@@ -154,6 +160,10 @@ impl PrioritisedDraws {
 
     /// Changes the exponent of the table if the schedule has come to the next step.
     fn follow_schedule(&mut self, batch: u64) -> Result<(), PriorityError> {
+        if let Some(ranks) = &mut self.ranks {
+            ranks.set_alpha(self.options.alpha.of_sampler(batch));
+            return Ok(());
+        }
         let next = self.options.alpha.at(batch);
         if next.map(f64::to_bits) != self.scheduled.map(f64::to_bits) {
             self.priorities.follow(self.options.alpha, batch)?;
@@ -171,11 +181,11 @@ impl PrioritisedDraws {
     ) -> Result<FirstDraws, SampleError> {
         self.rows.clear();
         self.leaves.clear();
-        let Self { options, priorities, descents, rows, leaves, exponent, .. } = self;
+        let Self { options, priorities, descents, rows, leaves, ranks, exponent, .. } = self;
         for first_item in (0..items).step_by(together.max(1)) {
             let group = first_item..items.min(first_item + together.max(1));
             let (total, found) = priorities.consistent(|view| {
-                let total = view.total();
+                let total = total_of(view, ranks);
                 descents.clear();
                 for item in group.clone() {
                     let Stratum { first, len } = stratum(options, total, item, items, 0);
@@ -183,7 +193,7 @@ impl PrioritisedDraws {
                     // A number beyond the total gives no leaf.
                     descents.push(Descent::of(below.map_or(u64::MAX, |below| first + below)));
                 }
-                view.descend(descents);
+                descend(view, ranks, descents);
                 rows.truncate(first_item);
                 rows.extend(descents.iter().map(|draw| row_of(view, draw)));
                 (total, view.exponent())
@@ -263,13 +273,14 @@ impl PrioritisedDraws {
         if attempt >= MAX_REJECTIONS && eligibility.is_limited() {
             return self.young_candidate(rng, eligibility, (batch, item), attempt);
         }
-        let Self { options, priorities, rows, leaves, exponent, .. } = self;
+        let Self { options, priorities, rows, leaves, ranks, exponent, .. } = self;
         let items = leaves.len();
         let draw = priorities.consistent(|view| {
-            let Stratum { first, len } = stratum(options, view.total(), item, items, attempt);
+            let Stratum { first, len } =
+                stratum(options, total_of(view, ranks), item, items, attempt);
             let below = rng.below(len, batch, number(item), attempt).filter(|_| len > 0)?;
             let mut draw = [Descent::of(first + below)];
-            view.descend(&mut draw);
+            descend(view, ranks, &mut draw);
             let [draw] = draw;
             // The weights of a batch are by one exponent.
             let value = match *exponent {
@@ -303,9 +314,10 @@ impl PrioritisedDraws {
         (batch, item): (u64, usize),
         attempt: u32,
     ) -> Result<Option<Candidate>, SampleError> {
-        let Self { priorities, rows, leaves, exponent, young, .. } = self;
+        let Self { priorities, rows, leaves, ranks, exponent, young, .. } = self;
         if young.is_none() {
             let read = priorities.consistent(|view| {
+                total_of(view, ranks);
                 let ranges = eligibility.ranges().candidates().enumerate();
                 let all = ranges.flat_map(|(lane, rows)| rows.map(move |seq| (lane, seq)));
                 let mut sum = 0_u64;
@@ -314,7 +326,7 @@ impl PrioritisedDraws {
                     // The weights of a batch are by one exponent.
                     let value = match *exponent {
                         Some(exponent) => view.value_by(exponent, leaf),
-                        None => view.leaf(leaf),
+                        None => mass_of(view.leaf(leaf), ranks.as_deref()),
                     };
                     sum = sum.saturating_add(value);
                     (value > 0).then_some((sum, row))
@@ -344,12 +356,18 @@ impl PrioritisedDraws {
         Ok(u32::try_from(lane).ok().map(|lane| Candidate { attempt, lane, seq }))
     }
 
-    /// Looks up the leaves of named rows. A row without one gets the value of a new row.
-    pub(super) fn look_up(&mut self, index: &[i64]) -> Result<(), SampleError> {
-        let Self { priorities, leaves, exponent, .. } = self;
+    /// Looks up the leaves of named rows, for batch number `batch`. A row without one gets the value
+    /// of a new row.
+    pub(super) fn look_up(&mut self, batch: u64, index: &[i64]) -> Result<(), SampleError> {
+        if let Some(ranks) = &mut self.ranks {
+            ranks.set_alpha(self.options.alpha.of_sampler(batch));
+        }
+        let Self { priorities, leaves, ranks, exponent, .. } = self;
         Ok(priorities.consistent(|view| {
+            total_of(view, ranks);
             leaves.clear();
-            leaves.extend(index.iter().map(|index| leaf_of_row(view, *index)));
+            let leaf = |index: &i64| mass_of(leaf_of_row(view, *index), ranks.as_deref());
+            leaves.extend(index.iter().map(leaf));
             *exponent = view.exponent();
         })?)
     }
@@ -369,7 +387,12 @@ impl PrioritisedDraws {
             // A row whose leaf changed since it was drawn may have had a smaller value than all
             // rows have now.
             WeightNorm::Table => {
-                let read = |view: &TableView| (view.least(), view.exponent());
+                let ranks = &mut self.ranks;
+                let read = |view: &TableView| {
+                    total_of(view, ranks);
+                    let least = ranks.as_ref().map_or_else(|| view.least(), |of| of.least());
+                    (least, view.exponent())
+                };
                 match self.priorities.consistent(read)? {
                     (0, _) => of_batch,
                     // The exponent has changed since the draws, whose leaves compare with no other.
@@ -387,6 +410,28 @@ impl PrioritisedDraws {
         }
         Ok(())
     }
+}
+
+/// Returns the sum of the masses of all rows. Reads the masses of ranks if rows are drawn by them.
+fn total_of(view: &TableView, ranks: &mut Option<Box<RankMasses>>) -> u64 {
+    let Some(ranks) = ranks else { return view.total() };
+    ranks.read(view);
+    ranks.total()
+}
+
+/// Moves draws to the leaves in whose mass their numbers fall.
+fn descend(view: &TableView, ranks: &Option<Box<RankMasses>>, draws: &mut [Descent]) {
+    let Some(ranks) = ranks else { return view.descend(draws) };
+    for draw in draws {
+        if let Some((node, value)) = ranks.leaf_at(view, draw.rest) {
+            *draw = Descent { rest: draw.rest, node, value };
+        }
+    }
+}
+
+/// Returns the mass that a row with this leaf is drawn by.
+fn mass_of(leaf: u64, ranks: Option<&RankMasses>) -> u64 {
+    ranks.map_or(leaf, |ranks| ranks.mass_of(leaf))
 }
 
 /// Returns lane and row of the leaf that a draw reached, if it reached one. The draw and the row

@@ -2,7 +2,7 @@
 
 use backcast_core::{
     ClaimTableInfo, InitialPriority, LearnedColumn, LearnedTableInfo, LimiterSideStats,
-    LimiterStats, PriorityOptions, RingStats,
+    LimiterStats, PriorityOptions, PriorityOrder, RingStats,
 };
 use serde::Serialize;
 
@@ -224,6 +224,7 @@ pub(crate) struct TableReport {
     pub(crate) eps: f64,
     /// Whether the exponent can change.
     pub(crate) keeps_priorities: bool,
+    pub(crate) by: &'static str,
     pub(crate) initial: &'static str,
     /// `None` if only the first transition of an episode has a priority.
     pub(crate) stride: Option<u32>,
@@ -393,6 +394,7 @@ impl RingReport {
                     exponent: table.settings.exponent,
                     eps: table.settings.eps,
                     keeps_priorities: table.settings.keeps_priorities,
+                    by: PriorityOrder::of(&table.settings).as_str(),
                     initial: InitialPriority::of(&table.settings).as_str(),
                     stride: Some(table.settings.stride)
                         .filter(|stride| *stride != PriorityOptions::EPISODE_STARTS),

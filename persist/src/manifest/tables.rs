@@ -36,6 +36,9 @@ pub(crate) struct SavedTable {
     /// absent: leaves.
     #[serde(default, skip_serializing_if = "is_not")]
     pub(crate) keeps_priorities: bool,
+    /// Whether rows are drawn by the ranks of priorities; absent: by priorities.
+    #[serde(default, skip_serializing_if = "is_not")]
+    pub(crate) counts_ranks: bool,
     /// Largest leaf so far, or largest priority.
     pub(crate) largest: u64,
     /// Files with its leaves.
@@ -128,8 +131,9 @@ impl SavedTable {
     }
 
     pub(crate) fn settings(&self) -> TableSettings {
-        let Self { exponent, eps, stride, tracks_largest, keeps_priorities, .. } = *self;
-        TableSettings { exponent, eps, stride, tracks_largest, keeps_priorities }
+        let Self { exponent, eps, stride, tracks_largest, .. } = *self;
+        let Self { keeps_priorities, counts_ranks, .. } = *self;
+        TableSettings { exponent, eps, stride, tracks_largest, keeps_priorities, counts_ranks }
     }
 }
 

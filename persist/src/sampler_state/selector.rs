@@ -1,6 +1,8 @@
 //! JSON of selectors and of their priorities.
 
-use backcast_core::{Alpha, Beta, InitialPriority, PriorityOptions, Selector, TableOptions};
+use backcast_core::{
+    Alpha, Beta, InitialPriority, PriorityOptions, PriorityOrder, Selector, TableOptions,
+};
 use serde::{Deserialize, Serialize};
 
 use super::{BadSamplerState, every, is_every};
@@ -36,6 +38,9 @@ pub(super) struct SavedPriority {
     /// Priority of new transitions; absent: the largest that was ever set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     initial: Option<String>,
+    /// Property that the probability of a transition depends on; absent: its priority.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    by: Option<String>,
 }
 
 /// Beta that a function of the caller computes.
@@ -128,8 +133,8 @@ pub(super) fn selector_of(
 
 impl SavedPriority {
     pub(super) fn of(options: &PriorityOptions) -> Self {
-        let PriorityOptions { table, alpha, eps, beta, normalize, stratified, stride, initial } =
-            options.clone();
+        let PriorityOptions { table, alpha, eps, beta, normalize, .. } = options.clone();
+        let PriorityOptions { stratified, stride, initial, by, .. } = *options;
         let beta = match beta {
             Beta::Constant(beta) => SavedBeta::Constant(beta),
             Beta::Annealed { from, batches } => SavedBeta::Annealed(from, batches),
@@ -142,12 +147,13 @@ impl SavedPriority {
         };
         let weights = normalize.as_str().to_owned();
         let initial = (initial != InitialPriority::default()).then(|| initial.as_str().to_owned());
-        Self { table, exponent, eps, beta, weights, stratified, stride, initial }
+        let by = (by != PriorityOrder::default()).then(|| by.as_str().to_owned());
+        Self { table, exponent, eps, beta, weights, stratified, stride, initial, by }
     }
 
     /// Returns the options. Their numbers are checked where a sampler is made of them.
     pub(super) fn options(self) -> Result<PriorityOptions, BadSamplerState> {
-        let Self { table, exponent, eps, beta, weights, stratified, stride, initial } = self;
+        let Self { table, exponent, eps, beta, weights, stratified, stride, initial, by } = self;
         let alpha = match exponent {
             SavedAlpha::Constant(alpha) => Alpha::Constant(alpha),
             SavedAlpha::Annealed(first, last, batches) => Alpha::Annealed { first, last, batches },
@@ -178,6 +184,9 @@ impl SavedPriority {
         };
         let initial = initial.map_or(Ok(InitialPriority::default()), |word| word.parse());
         let initial = initial.map_err(bad)?;
-        Ok(PriorityOptions { table, alpha, eps, beta, normalize, stratified, stride, initial })
+        let bad =
+            |error: backcast_core::BadPriorityOrder| BadSamplerState { problem: error.to_string() };
+        let by = by.map_or(Ok(PriorityOrder::default()), |word| word.parse()).map_err(bad)?;
+        Ok(PriorityOptions { table, alpha, eps, beta, normalize, stratified, stride, initial, by })
     }
 }

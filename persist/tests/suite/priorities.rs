@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 
 use backcast_core::{
-    Alpha, Exist, InitialPriority, NoLearner, NoWriter, PriorityOptions, RateLimiter, Ring,
-    RingOptions, RowIndex, SamplerOptions, WriterError, WriterOptions,
+    Alpha, Exist, InitialPriority, NoLearner, NoWriter, PriorityOptions, PriorityOrder,
+    RateLimiter, Ring, RingOptions, RowIndex, SamplerOptions, WriterError, WriterOptions,
 };
 use backcast_files::Progress;
 use backcast_persist::{LoadError, LoadOptions, SaveOptions, Store};
@@ -53,6 +53,7 @@ fn a_loaded_ring_draws_by_priority_what_the_saved_one_draws() {
             PriorityOptions::alpha(0.6).beta(0.4),
             PriorityOptions::alpha(1.0).eps(0.5).table("second"),
             PriorityOptions::alpha(0.8).initial(InitialPriority::Held).table("held"),
+            PriorityOptions::alpha(0.7).by(PriorityOrder::Rank).table("ranks"),
             PriorityOptions::alpha(Alpha::Table).table("changed"),
             PriorityOptions::alpha(Alpha::Table).initial(InitialPriority::Held).table("both"),
         ];
@@ -61,7 +62,7 @@ fn a_loaded_ring_draws_by_priority_what_the_saved_one_draws() {
         for options in &options {
             set(&ring, options);
         }
-        for options in &options[3..] {
+        for options in &options[4..] {
             ring.priorities(options).unwrap().set_alpha(0.9).unwrap();
         }
         // The second snapshot has other priorities, and rows that learners have not drawn yet.
@@ -83,7 +84,7 @@ fn a_loaded_ring_draws_by_priority_what_the_saved_one_draws() {
                 assert_eq!(sum, leaves);
             }
             // The priorities came with their powers: another exponent gives the draws of the ring.
-            let changed = &options[4];
+            let changed = &options[5];
             if spec == "pong@b" {
                 let at_half = |ring: &Ring| {
                     ring.priorities(changed).unwrap().set_alpha(0.5).unwrap();

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Priority:
-    """Draw in proportion to priorities, with importance weights (Schaul et al., ICLR 2016).
+    """Draw by priorities or by their ranks, with importance weights (Schaul et al., ICLR 2016).
 
     Transition ``i`` is drawn with probability proportional to ``(p[i] + eps) ** alpha``, where
     ``p[i]`` was set by :meth:`Sampler.update_priorities`. Transitions that no priority was set for
-    have the one of `initial`.
+    have the one of `initial`. By rank, ``p[i] + eps`` is replaced by ``1 / rank[i]``.
 
     Parameters
     ----------
@@ -51,6 +51,11 @@ class Priority:
         Priority of new transitions. With ``"ever"``, the largest that was ever set in the table,
         and at least 1. With ``"held"``, the largest that a transition of the ring has when they
         enter, or 1 if none has one. After all were set to 0.1, new ones begin at 1, or at 0.1.
+    by : {"priority", "rank"}, default "priority"
+        What the probability depends on. ``"rank"`` counts from 1, the largest priority of all.
+        Priorities that agree in their highest five bits, so that they differ by less than one part
+        in 16, are equal; transitions of equal priority share the mean of ``rank ** -alpha``. Every
+        sampler then has an ``alpha`` of its own, a number or a triple.
 
     Examples
     --------
@@ -71,6 +76,7 @@ class Priority:
     normalize: Literal["batch", "table"] = "batch"
     table: str = "priority"
     initial: Literal["ever", "held"] = "ever"
+    by: Literal["priority", "rank"] = "priority"
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,8 @@ pub(crate) struct TableHeader {
     pub lane_count: u32,
     /// Kind of table: 1, priorities in a sum tree.
     pub kind: u32,
-    /// Exponent of priorities, bits of an f64. The first one if priorities are kept.
+    /// Exponent of priorities, bits of an f64. The first one if priorities are kept. With counts of
+    /// ranks the exponent that the first sampler had.
     pub exponent: u64,
     /// Number added to priorities before the exponent, bits of an f64.
     pub eps: u64,
@@ -46,7 +47,8 @@ pub(crate) struct TableHeader {
     /// 1 if the tree tracks its largest leaf, which new rows get; 0 if they get the largest leaf
     /// that was ever given.
     pub tracks_largest: u32,
-    /// 1 if the priorities of the leaves are kept, so that the exponent can change; 0 if not.
+    /// What stands behind the tree: 0, nothing; 1, the priorities of the leaves, so that the
+    /// exponent can change; 2, counts of the leaves by bucket, so that rows are drawn by rank.
     pub keeps_priorities: u32,
     /// Zero.
     pub unused: [u8; 32],
@@ -98,7 +100,8 @@ const _: () = {
 /// Settings of a table, fixed when it is created, but for the exponent if priorities are kept.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TableSettings {
-    /// Exponent of priorities; the present one if they are kept.
+    /// Exponent of priorities; the present one if they are kept. Samplers by rank have their own,
+    /// and this is that of the first.
     pub exponent: f64,
     /// Number added to priorities before the exponent.
     pub eps: f64,
@@ -109,6 +112,16 @@ pub struct TableSettings {
     pub tracks_largest: bool,
     /// Whether the table keeps priorities beside the leaves, so that its exponent can change.
     pub keeps_priorities: bool,
+    /// Whether the table counts its leaves by bucket, so that rows are drawn by rank. Its leaves
+    /// are then priorities without an exponent, and it keeps none beside them.
+    pub counts_ranks: bool,
+}
+
+impl TableSettings {
+    /// Returns the number in the header for what stands behind the tree.
+    pub(crate) fn behind(self) -> u32 {
+        if self.counts_ranks { 2 } else { self.keeps_priorities.into() }
+    }
 }
 
 /// Counters of a table at one moment.
@@ -138,7 +151,7 @@ impl TableShape {
     pub(crate) fn new(
         lanes: u32,
         lane_leaves: u64,
-        (tracks_largest, keeps_priorities): (bool, bool),
+        (tracks_largest, behind): (bool, u32),
     ) -> Option<Self> {
         let leaves = u64::from(lanes).checked_mul(lane_leaves)?;
         if leaves > MAX_LEAVES {
@@ -150,9 +163,13 @@ impl TableShape {
         let changes = counter(offset_of!(TableCounterBytes, changes));
         let tree = if tracks_largest { TreeShape::tracking_largest } else { TreeShape::new };
         let mut tree = tree((count, changes), first, leaves)?;
-        if keeps_priorities {
-            let exponent = counter(offset_of!(TableCounterBytes, exponent));
-            tree = tree.keeping_priorities(exponent)?;
+        match behind {
+            1 => {
+                let exponent = counter(offset_of!(TableCounterBytes, exponent));
+                tree = tree.keeping_priorities(exponent)?;
+            }
+            2 => tree = tree.counting_ranks()?,
+            _ => {}
         }
         let bytes = u64::try_from(tree.end().checked_mul(WORD)?).ok()?;
         Some(Self { lanes, lane_leaves, bytes, tree })
@@ -178,7 +195,7 @@ impl TableHeader {
             file_bytes: shape.bytes,
             stride: settings.stride,
             tracks_largest: settings.tracks_largest.into(),
-            keeps_priorities: settings.keeps_priorities.into(),
+            keeps_priorities: settings.behind(),
             unused: [0; 32],
             crc32: 0,
         };
@@ -210,7 +227,7 @@ impl TableHeader {
     ) -> Result<(TableShape, TableSettings), SegmentError> {
         CommonHeader::of(self).check(path, KIND_PRIORITIES, ring_uuid, lanes)?;
         let corrupt = |what: &str| SegmentError::corrupt(path, what);
-        let parts = (self.tracks_largest == 1, self.keeps_priorities == 1);
+        let parts = (self.tracks_largest == 1, self.keeps_priorities);
         let shape = TableShape::new(lanes, self.lane_leaves, parts)
             .filter(|shape| shape.bytes == self.file_bytes)
             .ok_or_else(|| corrupt("the size that it claims is impossible"))?;
@@ -225,8 +242,8 @@ impl TableHeader {
         if self.tracks_largest > 1 {
             return Err(corrupt("what new rows get is neither 0 nor 1"));
         }
-        if self.keeps_priorities > 1 {
-            return Err(corrupt("whether it keeps priorities is neither 0 nor 1"));
+        if self.keeps_priorities > 2 {
+            return Err(corrupt("what stands behind its tree is none of 0, 1 and 2"));
         }
         Ok((shape, settings))
     }
@@ -234,9 +251,14 @@ impl TableHeader {
     /// Returns the settings, which may be damaged if the header was not checked.
     pub(crate) fn settings(&self) -> TableSettings {
         let (exponent, eps) = (f64::from_bits(self.exponent), f64::from_bits(self.eps));
-        let (tracks_largest, keeps_priorities) =
-            (self.tracks_largest == 1, self.keeps_priorities == 1);
-        TableSettings { exponent, eps, stride: self.stride, tracks_largest, keeps_priorities }
+        TableSettings {
+            exponent,
+            eps,
+            stride: self.stride,
+            tracks_largest: self.tracks_largest == 1,
+            keeps_priorities: self.keeps_priorities == 1,
+            counts_ranks: self.keeps_priorities == 2,
+        }
     }
 }
 
@@ -373,25 +395,26 @@ mod tests {
     #[test]
     fn sums_of_the_largest_leaves_fit_a_word() {
         for (lanes, leaves) in [(1, 8), (3, 1_000), (64, 1 << 20), (4_096, 1 << 24)] {
-            let shape = TableShape::new(lanes, leaves, (false, true)).unwrap();
+            let shape = TableShape::new(lanes, leaves, (false, 1)).unwrap();
             let sum = u128::from(shape.most()) * u128::from(leaves) * u128::from(lanes);
             assert!(sum < 1 << 63, "{lanes} lanes of {leaves}");
             assert!(shape.most() >= 1 << 26, "{lanes} lanes of {leaves}");
         }
-        assert_eq!(TableShape::new(4_096, 1 << 30, (true, true)), None);
-        assert_eq!(TableShape::new(4_096, u64::MAX, (false, false)), None);
+        assert_eq!(TableShape::new(4_096, 1 << 30, (true, 1)), None);
+        assert_eq!(TableShape::new(4_096, u64::MAX, (false, 0)), None);
     }
 
     #[test]
     fn a_header_that_was_changed_is_refused() {
         let (uuid, path) = ([7; 16], Path::new("table-x.dat"));
-        let shape = TableShape::new(2, 1_000, (true, true)).unwrap();
+        let shape = TableShape::new(2, 1_000, (true, 1)).unwrap();
         let settings = TableSettings {
             exponent: 0.6,
             eps: 1e-6,
             stride: 40,
             tracks_largest: true,
             keeps_priorities: true,
+            counts_ranks: false,
         };
         let header = TableHeader::new(&shape, uuid, settings);
         assert_eq!(header.check(path, uuid, 2).unwrap(), (shape, settings));
@@ -413,6 +436,7 @@ mod tests {
             TableHeader { tracks_largest: 2, ..header },
             TableHeader { keeps_priorities: 0, ..header },
             TableHeader { keeps_priorities: 2, ..header },
+            TableHeader { keeps_priorities: 3, ..header },
         ] {
             assert!(matches!(sealed(wrong), SegmentError::Corrupt { .. }), "{wrong:?}");
         }

@@ -29,6 +29,31 @@ pub(crate) struct KeptPlaces {
     pub(crate) priorities: usize,
 }
 
+/// Leaves whose numbers in the buckets of ranks are one byte each.
+pub(crate) const SEGMENT_LEAVES: usize = 128;
+/// Leaves of a group of segments, whose bytes are one word for each bucket.
+pub(crate) const GROUP_LEAVES: usize = FAN_OUT * SEGMENT_LEAVES;
+/// Buckets of ranks: enough for leaves of 40 bits, 16 for each factor of 2.
+pub const RANK_BUCKETS: usize = 593;
+
+/// Places of the counts on one level, a word for each bucket and node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RankLevel {
+    /// First word.
+    pub(crate) first: usize,
+    /// Nodes of a bucket.
+    pub(crate) nodes: usize,
+    /// Words from one bucket to the next.
+    pub(crate) stride: usize,
+}
+
+impl RankLevel {
+    /// Returns the word of a node.
+    pub(crate) fn word(&self, bucket: usize, node: usize) -> usize {
+        self.first + bucket * self.stride + node
+    }
+}
+
 /// Places of the words of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeShape {
@@ -44,6 +69,9 @@ pub struct TreeShape {
     pub(crate) tracks_largest: bool,
     /// `None` if leaves are not computed of kept priorities.
     pub(crate) kept: Option<KeptPlaces>,
+    /// Counts of leaves by bucket, from groups of segments up to a single node. Empty if the tree
+    /// does not draw by rank.
+    pub(crate) ranks: Vec<RankLevel>,
     end: usize,
 }
 
@@ -86,8 +114,10 @@ impl TreeShape {
             }
             levels.push(TreeLevel { sums, least, largest, nodes });
             if nodes <= FAN_OUT {
-                let (journal, kept) = (first, None);
-                return Some(Self { count, changes, journal, levels, tracks_largest, kept, end });
+                let (journal, kept, ranks) = (first, None, Vec::new());
+                let shape =
+                    Self { count, changes, journal, levels, tracks_largest, kept, ranks, end };
+                return Some(shape);
             }
             nodes = nodes.div_ceil(FAN_OUT);
         }
@@ -107,6 +137,25 @@ impl TreeShape {
             leaves.largest = priorities;
         }
         Some(self)
+    }
+
+    /// Returns the shape of a tree that counts its leaves by bucket, so that it draws by rank. The
+    /// counts are words at its end. Returns `None` if it has more words than `usize` can count.
+    #[must_use]
+    pub fn counting_ranks(mut self) -> Option<Self> {
+        let mut nodes = self.leaves().div_ceil(GROUP_LEAVES);
+        loop {
+            // The level of the single node always stands above the groups.
+            let is_top = nodes == 1 && !self.ranks.is_empty();
+            let stride = if is_top { 1 } else { nodes.checked_next_multiple_of(FAN_OUT)? };
+            self.ranks.push(RankLevel { first: self.end, nodes, stride });
+            let words = stride.checked_mul(RANK_BUCKETS)?.checked_next_multiple_of(FAN_OUT)?;
+            self.end = self.end.checked_add(words)?;
+            if is_top {
+                return Some(self);
+            }
+            nodes = nodes.div_ceil(FAN_OUT);
+        }
     }
 
     /// Returns one past the last word.

@@ -29,6 +29,8 @@
 //! A tree may keep the priorities of its leaves, which are then functions of these and of an
 //! exponent that can change ([`set_exponent`]).
 //!
+//! A tree may count its leaves by bucket, to find the leaf of a rank ([`nth_in_bucket`]).
+//!
 //! A reader that finds the journal empty, and the same count of changes before and after its loads
 //! ([`observe`], [`is_unchanged`]), has read one state of the tree.
 //!
@@ -36,6 +38,7 @@
 //! above the rest, or no leaf. Such a draw has found none, and is made again.
 
 mod kept;
+mod ranks;
 
 use std::array;
 use std::hint::select_unpredictable;
@@ -45,7 +48,9 @@ pub use self::kept::{
     ALL_LEAVES, compute_all, is_exponent_changing, list_all, set_exponent, write_kept,
 };
 use self::kept::{compute_listed, write_computed};
-pub use crate::layout::tree_shape::{FAN_OUT, JOURNAL_ENTRIES, TreeShape};
+pub use self::ranks::{nth_in_bucket, rank_bucket, rank_counts};
+use self::ranks::{recount, write_counted};
+pub use crate::layout::tree_shape::{FAN_OUT, JOURNAL_ENTRIES, RANK_BUCKETS, TreeShape};
 
 /// Nodes of a level that the processor's nearest caches keep. A prefetch of their lines only takes
 /// time.
@@ -228,6 +233,8 @@ fn make(
     if shape.kept.is_some() {
         write_kept(tree, shape, changes);
         write_computed(tree, shape, changes, &ancestors.computed);
+    } else if !shape.ranks.is_empty() {
+        write_counted(tree, shape, changes);
     } else {
         write_leaves(tree, shape, changes);
     }
@@ -369,6 +376,7 @@ pub fn repair(tree: &impl TreeWords, shape: &TreeShape, ancestors: &mut Ancestor
     let listed = (shape.journal..).take(count).map(|word| usize::try_from(tree.load(word)));
     ancestors.begin(listed.flatten().filter(|leaf| *leaf < shape.leaves()));
     compute_listed(tree, shape, ancestors);
+    recount(tree, shape, &ancestors.nodes);
     recompute(tree, shape, ancestors, Recomputed::All);
     clear_journal(tree, shape);
     true

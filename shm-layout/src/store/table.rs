@@ -175,6 +175,12 @@ impl PriorityTable {
 }
 
 impl TableView {
+    /// Returns the settings, with the present exponent.
+    #[must_use]
+    pub fn settings(&self) -> TableSettings {
+        settings_of(&self.memory)
+    }
+
     /// Returns the number of lanes.
     #[must_use]
     pub fn lanes(&self) -> u32 {
@@ -342,6 +348,24 @@ impl TableView {
         extremes(&*self.memory, &self.memory.shape.tree, extreme, want, accepts)
     }
 
+    /// Returns whether the table counts its leaves by bucket, so that rows are drawn by rank.
+    #[inline]
+    #[must_use]
+    pub fn counts_ranks(&self) -> bool {
+        !self.memory.shape.tree.ranks.is_empty()
+    }
+
+    /// Counts the leaves of every bucket of ranks into `counts`, the smallest leaves first.
+    pub fn rank_counts(&self, counts: &mut Vec<u64>) {
+        sum_tree::rank_counts(&*self.memory, &self.memory.shape.tree, counts);
+    }
+
+    /// Returns a leaf of a bucket by its number among them, in the order of the leaves.
+    #[must_use]
+    pub fn nth_in_bucket(&self, bucket: usize, number: u64) -> Option<usize> {
+        sum_tree::nth_in_bucket(&*self.memory, &self.memory.shape.tree, bucket, number)
+    }
+
     /// Moves draws down to their leaves.
     pub fn descend(&self, draws: &mut [Descent]) {
         sum_tree::descend(&*self.memory, &self.memory.shape.tree, draws);
@@ -365,8 +389,10 @@ impl RingStore {
         let OpenTable { lock, memory, name } = opened;
         let found = settings_of(&memory);
         // The exponent of a table that keeps priorities may have changed since it was created.
+        // Samplers by rank have exponents of their own.
         let kept = found.keeps_priorities && settings.keeps_priorities;
-        let exponent = if kept { found.exponent } else { settings.exponent };
+        let by_rank = found.counts_ranks && settings.counts_ranks;
+        let exponent = if kept || by_rank { found.exponent } else { settings.exponent };
         let settings = TableSettings { exponent, ..settings };
         if found != settings {
             let (table, what) = (name.name, differing(found, settings));
@@ -450,7 +476,7 @@ impl UnnamedRing<'_> {
 /// Returns the sizes of a table that covers `rows` rows of each lane.
 fn shape(lanes: u32, rows: u64, settings: TableSettings) -> Result<TableShape, SegmentError> {
     let shape = rows.checked_next_multiple_of(FAN_OUT as u64);
-    let parts = (settings.tracks_largest, settings.keeps_priorities);
+    let parts = (settings.tracks_largest, settings.behind());
     let of = |leaves| TableShape::new(lanes, leaves, parts);
     shape.and_then(of).ok_or_else(|| {
         let remedy = "prioritise a ring of fewer rows";
@@ -485,6 +511,11 @@ fn differing(found: TableSettings, asked: TableSettings) -> String {
         let of = |held: bool| if held { "held" } else { "ever" };
         let (found, asked) = (of(found.tracks_largest), of(asked.tracks_largest));
         return format!("its initial priority is `{found}`, but `{asked}` was requested");
+    }
+    if found.counts_ranks != asked.counts_ranks {
+        let of = |ranks: bool| if ranks { "rank" } else { "priority" };
+        let (found, asked) = (of(found.counts_ranks), of(asked.counts_ranks));
+        return format!("its rows are drawn by {found}, and draws by {asked} were requested");
     }
     if found.keeps_priorities != asked.keeps_priorities {
         let of = |TableSettings { keeps_priorities, exponent, .. }: TableSettings| {
@@ -546,6 +577,7 @@ mod tests {
         stride: 1,
         tracks_largest: false,
         keeps_priorities: false,
+        counts_ranks: false,
     };
 
     fn spec() -> RingSpec {

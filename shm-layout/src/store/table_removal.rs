@@ -167,6 +167,7 @@ mod tests {
         stride: 1,
         tracks_largest: false,
         keeps_priorities: false,
+        counts_ranks: false,
     };
     const CLAIMS: ClaimSettings =
         ClaimSettings { renewed: true, shuffled: false, times: 1, seed: 0 };

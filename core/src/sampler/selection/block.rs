@@ -3,6 +3,7 @@
 use super::Selection;
 use super::selector_state::SelectorState;
 use crate::error::SampleError;
+use crate::priority::PriorityOrder;
 use crate::sampler::eligibility::number;
 use crate::sampler::rng::CounterRng;
 use crate::sampler::selector::Selector;
@@ -38,6 +39,10 @@ impl Selection {
         match self.selector() {
             Selector::Uniform => None,
             // The masses of rings with different exponents do not compare.
+            // A rank is one among the rows of a ring.
+            Selector::Priority(options) if options.by == PriorityOrder::Rank => {
+                Some("draws by the rank of priorities")
+            }
             Selector::Priority(options) if options.alpha.can_change() => {
                 Some("an alpha that changes")
             }

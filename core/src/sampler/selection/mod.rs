@@ -30,7 +30,7 @@ use super::rollouts::BlockSize;
 use super::selector::Selector;
 use super::stream::DrawStream;
 use crate::error::{ClaimUnit, PriorityError, SampleError, max_ages};
-use crate::priority::{Priorities, PriorityOptions, check_beta};
+use crate::priority::{Priorities, PriorityOptions, PriorityOrder, check_beta};
 use crate::ring::Ring;
 use crate::table_lock::LockLimits;
 
@@ -371,6 +371,15 @@ impl Selection {
         self.prioritised().map(PrioritisedDraws::options)
     }
 
+    /// Returns the exponent of draws by priorities: that of the table, or by rank that of batch
+    /// number `batch`.
+    pub(super) fn alpha(&mut self, batch: u64) -> Option<f64> {
+        match self.priority_options() {
+            Some(of) if of.by == PriorityOrder::Rank => Some(of.alpha.of_sampler(batch)),
+            _ => self.priorities_mut().map(|priorities| priorities.alpha()),
+        }
+    }
+
     /// Returns the table of priorities, if the selector has one.
     pub(super) fn priorities_mut(&mut self) -> Option<&mut Priorities> {
         self.selector.as_mut().and_then(|state| state.priorities_mut())
@@ -407,7 +416,7 @@ impl Selection {
             return Ok(());
         };
         if let Some(index) = index {
-            prioritised.look_up(index)?;
+            prioritised.look_up(batch, index)?;
         }
         prioritised.write_weights(batch, plan, arenas)
     }

@@ -9,6 +9,7 @@ mod columns;
 mod ends;
 mod memory;
 mod priorities;
+mod ranks;
 mod returns;
 mod scene;
 mod sequences;

@@ -1,6 +1,6 @@
 //! Counters of a ring as a dict.
 
-use backcast_core::{InitialPriority, LaneStats, PriorityOptions, RingStats};
+use backcast_core::{InitialPriority, LaneStats, PriorityOptions, PriorityOrder, RingStats};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
@@ -106,6 +106,7 @@ fn priorities<'py>(py: Python<'py>, stats: &RingStats) -> PyResult<Bound<'py, Py
         entry.set_item("exponent", table.settings.exponent)?;
         entry.set_item("eps", table.settings.eps)?;
         entry.set_item("keeps_priorities", table.settings.keeps_priorities)?;
+        entry.set_item("by", PriorityOrder::of(&table.settings).as_str())?;
         entry.set_item("initial", InitialPriority::of(&table.settings).as_str())?;
         let stride = table.settings.stride;
         entry.set_item("stride", (stride != PriorityOptions::EPISODE_STARTS).then_some(stride))?;

@@ -369,8 +369,8 @@ impl Sampler {
     ///
     /// :class:`Priority` draws a transition with probability proportional to
     /// ``(priority + eps) ** alpha``, which is stored as a multiple of ``2**-24`` (6e-8), and at
-    /// least that. Scale priorities up if their powers are not far above it. The importance weights
-    /// are computed from the stored numbers. Priorities can be set while an iterator of this
+    /// least that. Scale priorities up if their powers are not far above it. By rank it is the
+    /// priority that is stored so. The importance weights are computed from the stored numbers. Priorities can be set while an iterator of this
     /// sampler draws ahead; batches that were drawn already keep the old ones.
     ///
     /// Parameters
@@ -594,6 +594,8 @@ impl Sampler {
     ///     ``effective_rows``, the number of rows of equal priority that would give draws of the
     ///     same diversity (Kish 1965: the squared sum of ``(priority + eps) ** alpha`` over the
     ///     sum of squares), and ``histogram``, rows by that power, ``from`` up to twice ``from``.
+    ///     By rank, the squares are those of ``rank ** -alpha``, with the ``alpha`` of the table's
+    ///     first sampler, and the histogram is that of ``priority + eps``.
     ///     ``times_sampled``: for :class:`Consume` and :class:`Epoch`, how often the transitions of
     ///     the ring were handed out by the table, to all its samplers in all processes; claims
     ///     whose batch no caller got count too. A list of ``{"times": times, "rows": count}`` with
@@ -638,10 +640,16 @@ impl Sampler {
     /// Can be set, for all samplers of the table in all processes, unless the table was made with a
     /// number as its ``alpha``. The next draw of each is by the new one. An exponent that the table
     /// had before gives the same draws again. Setting it computes the powers of all priorities
-    /// again, for which draws wait.
+    /// again, for which draws wait. By rank it is that of the sampler's next batch, and cannot be
+    /// set.
     #[getter]
     fn alpha(&self, py: Python<'_>) -> Result<Option<f64>, Failure> {
-        self.priorities.as_ref().map(|priorities| priorities.alpha(py)).transpose()
+        let Some(priorities) = &self.priorities else { return Ok(None) };
+        let next = py.detach(|| self.draws.asked(CoreSampler::state, Prefetcher::state))?;
+        match priorities.own_alpha(next.batches) {
+            Some(alpha) => Ok(Some(alpha)),
+            None => priorities.alpha(py).map(Some),
+        }
     }
 
     #[setter]

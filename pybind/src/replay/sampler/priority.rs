@@ -1,6 +1,8 @@
 //! Priorities of a sampler, and how a learner sets them.
 
-use backcast_core::{Alpha, Beta, DType, Priorities, PriorityOptions, Ring, sequence_priorities};
+use backcast_core::{
+    Alpha, Beta, DType, Priorities, PriorityOptions, PriorityOrder, Ring, sequence_priorities,
+};
 use numpy::PyArrayDyn;
 use numpy::prelude::*;
 use pyo3::IntoPyObjectExt;
@@ -152,6 +154,16 @@ impl SamplerPriorities {
         py.detach(|| {
             self.handle.with(|priorities| Ok(priorities.update_within(&index, &values, timeout)?))
         })
+    }
+
+    /// Returns the exponent that samplers by rank draw batch number `batch` by; `None` if it is the
+    /// table's.
+    pub(super) fn own_alpha(&self, batch: u64) -> Option<f64> {
+        match (self.options.by, self.options.alpha) {
+            (PriorityOrder::Rank, Alpha::Constant(alpha)) => Some(alpha),
+            (PriorityOrder::Rank, alpha) => alpha.at(batch),
+            (PriorityOrder::Priority, _) => None,
+        }
     }
 
     /// Returns the exponent that the table has now.

@@ -1,7 +1,8 @@
 //! The `select` argument: which transitions a sampler draws.
 
 use backcast_core::{
-    Beta, DType, InitialPriority, PriorityOptions, Selector, TableOptions, WeightNorm,
+    Beta, DType, InitialPriority, PriorityOptions, PriorityOrder, Selector, TableOptions,
+    WeightNorm,
 };
 use numpy::PyArrayDyn;
 use numpy::prelude::*;
@@ -166,7 +167,9 @@ fn priority_of(fields: &Fields<'_, '_>) -> Result<(PriorityOptions, Option<Py<Py
     let normalize: WeightNorm =
         normalize.parse().map_err(|error| Failure::of(ErrorClass::Sample, error))?;
     let stratified = fields.get::<bool>("stratified")?.get("stratified", "True or False")?;
-    let options = table_options_of(fields, true)?.beta(beta.unwrap_or(Beta::Function));
+    let by = fields.get::<String>("by")?.get("by", "\"priority\" or \"rank\"")?;
+    let by: PriorityOrder = by.parse().map_err(|error| Failure::of(ErrorClass::Sample, error))?;
+    let options = table_options_of(fields, true)?.beta(beta.unwrap_or(Beta::Function)).by(by);
     Ok((options.normalize(normalize).stratified(stratified), schedule))
 }
 
@@ -244,6 +247,7 @@ pub(super) fn in_python<'py>(
                     fields.set_item("beta", beta)?;
                     fields.set_item("stratified", options.stratified)?;
                     fields.set_item("normalize", options.normalize.as_str())?;
+                    fields.set_item("by", options.by.as_str())?;
                     "Priority"
                 }
             }

@@ -56,7 +56,11 @@ fn shape(leaves: u64) -> TreeShape {
     // All kinds, by the number of leaves.
     let make = if leaves.is_multiple_of(3) { TreeShape::new } else { TreeShape::tracking_largest };
     let shape = make((0, 1), FAN_OUT, leaves).unwrap();
-    if leaves.is_multiple_of(2) { shape.keeping_priorities(EXPONENT).unwrap() } else { shape }
+    match leaves % 4 {
+        0 | 2 => shape.keeping_priorities(EXPONENT).unwrap(),
+        1 => shape.counting_ranks().unwrap(),
+        _ => shape,
+    }
 }
 
 fn all_given(tree: &Tree, shape: &TreeShape) -> Vec<u64> {
@@ -90,11 +94,35 @@ fn check(tree: &Tree, shape: &TreeShape) -> Result<(), TestCaseError> {
         }
         width *= FAN_OUT;
     }
+    check_ranks(tree, shape, &leaves)?;
     prop_assert_eq!(total(tree, shape), leaves.iter().sum::<u64>());
     let smallest = leaves.iter().copied().filter(|value| *value > 0).min();
     prop_assert_eq!(least(tree, shape), smallest.unwrap_or(0));
     let most = given.iter().copied().max().filter(|_| shape.tracks_largest);
     prop_assert_eq!(largest(tree, shape), most);
+    Ok(())
+}
+
+/// Checks that the counts of the buckets are those of the leaves, and that all leaves of a bucket
+/// are found by their numbers.
+fn check_ranks(tree: &Tree, shape: &TreeShape, leaves: &[u64]) -> Result<(), TestCaseError> {
+    let mut counts = Vec::new();
+    rank_counts(tree, shape, &mut counts);
+    if shape.ranks.is_empty() {
+        prop_assert!(counts.is_empty());
+        return Ok(());
+    }
+    let mut members: Vec<Vec<usize>> = vec![Vec::new(); RANK_BUCKETS];
+    for (at, leaf) in leaves.iter().enumerate().filter(|(_, leaf)| **leaf > 0) {
+        members[rank_bucket(*leaf).unwrap()].push(at);
+    }
+    for (bucket, (count, members)) in counts.iter().zip(&members).enumerate() {
+        prop_assert_eq!(*count, members.len() as u64);
+        for (number, at) in (0..).zip(members) {
+            prop_assert_eq!(nth_in_bucket(tree, shape, bucket, number), Some(*at));
+        }
+        prop_assert_eq!(nth_in_bucket(tree, shape, bucket, *count), None);
+    }
     Ok(())
 }
 
@@ -226,6 +254,10 @@ proptest! {
         for draw in draws.iter().filter(|draw| draw.value > 0) {
             prop_assert!(draw.node < count && draw.value == leaf(&tree, &shape, draw.node));
         }
+        for (bucket, number) in [(0, 0), (592, 3), (600, u64::MAX), (usize::MAX >> 9, 5)] {
+            let found = nth_in_bucket(&tree, &shape, bucket, number);
+            prop_assert!(found.is_none_or(|at| at < count));
+        }
         repair(&tree, &shape, &mut Ancestors::default());
         let _ = (total(&tree, &shape), least(&tree, &shape));
     }
@@ -250,6 +282,41 @@ fn an_updater_killed_between_parts_of_a_change_is_repaired() {
         ends[usize::from(finished)] += 1;
     }
     assert!(ends.iter().all(|end| *end > 0), "the test proves nothing: {ends:?}");
+}
+
+#[test]
+fn buckets_have_the_order_of_the_leaves_and_differ_by_less_than_one_part_in_16() {
+    assert_eq!(rank_bucket(0), None);
+    let leaves =
+        (0..40).flat_map(|bit| (0..64).map(move |part| (1_u64 << bit) + ((part << bit) >> 6)));
+    let mut leaves: Vec<u64> = leaves.chain([1 << 40]).collect();
+    leaves.sort_unstable();
+    for pair in leaves.windows(2) {
+        let [low, high] = [pair[0], pair[1]].map(|leaf| rank_bucket(leaf).unwrap());
+        assert!(low <= high && high <= low + 1 && high < RANK_BUCKETS, "{pair:?}");
+    }
+    for leaf in &leaves {
+        let same = leaves.iter().filter(|of| rank_bucket(**of) == rank_bucket(*leaf));
+        assert!(same.into_iter().all(|of| of.abs_diff(*leaf) * 16 < *of.max(leaf).min(&(1 << 41))));
+    }
+    assert_eq!(rank_bucket(1 << 40), Some(RANK_BUCKETS - 1));
+}
+
+/// More groups than a node of the counts has children.
+#[test]
+fn counts_of_many_groups_are_found_and_counted_again() {
+    let shape = TreeShape::new((0, 1), FAN_OUT, 70_001).unwrap().counting_ranks().unwrap();
+    let (tree, mut scratch) = (Tree::new(&shape), Ancestors::default());
+    let value = |leaf: usize| (leaf as u64 * 7_919) % 300;
+    let changes: Vec<_> = (0..70_001).map(|leaf| LeafChange { leaf, value: value(leaf) }).collect();
+    commit(&tree, &shape, &changes, &mut scratch);
+    check(&tree, &shape).unwrap();
+    let again: Vec<_> = (0..2_000).map(|n| LeafChange { leaf: n * 35, value: 1 << 30 }).collect();
+    tree.left.set(2_048 + 9_000);
+    commit(&tree, &shape, &again, &mut scratch);
+    assert_eq!(tree.left.replace(usize::MAX), 0, "the change is not killed");
+    assert!(repair(&tree, &shape, &mut scratch));
+    check(&tree, &shape).unwrap();
 }
 
 #[test]

@@ -229,6 +229,7 @@ mod tests {
             stride: 1,
             tracks_largest: false,
             keeps_priorities: false,
+            counts_ranks: false,
         };
         let mut table = ring.try_table("p", settings, 100).unwrap().unwrap();
         let link = || Link::read(ring.object().unwrap().dir(), "table-p.dat").unwrap();
