@@ -21,13 +21,6 @@ pub enum PriorityError {
     /// The sampler draws by no priorities.
     #[error("this sampler does not draw by priority; make it with priorities")]
     NotPrioritised,
-    /// A largest value from outside for a table whose new rows follow the rows that it holds.
-    #[error(
-        "table `{table}` gives new rows the largest priority that its rows hold (initial \
-         \"held\"), and takes none from outside; make the tables of all shards with initial \
-         \"ever\""
-    )]
-    HeldLargest { table: String },
     /// A largest value from outside for a table whose exponent can change.
     #[error(
         "the alpha of table `{table}` can change, and a largest value from outside would be of \

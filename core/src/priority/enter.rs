@@ -50,10 +50,20 @@ pub(crate) fn initial_leaf(view: &TableView) -> u64 {
     view.value_of(initial(view))
 }
 
+/// Returns the value that the rows of this ring alone give to one for which no priority was set.
+pub(crate) fn own_initial_leaf(view: &TableView) -> u64 {
+    view.value_of(initial_of(view, 0))
+}
+
 /// Returns what a row for which no priority was set is given in a change.
 fn initial(view: &TableView) -> u64 {
+    initial_of(view, view.largest_of_others())
+}
+
+/// Returns what such a row is given if the largest leaf of other rings is `others`, or 0.
+fn initial_of(view: &TableView, others: u64) -> u64 {
     let (one, most) = limits(view);
-    match view.largest_held() {
+    match view.largest_held().map(|held| held.max(others)) {
         None => view.largest(),
         Some(0) => one.min(most),
         // Tables are not trusted.

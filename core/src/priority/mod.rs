@@ -20,7 +20,7 @@ mod updates;
 
 pub use self::alpha::Alpha;
 pub use self::distribution::{PriorityBin, PriorityDistribution};
-pub(crate) use self::enter::initial_leaf;
+pub(crate) use self::enter::{initial_leaf, own_initial_leaf};
 pub(crate) use self::importance_weights::weights;
 pub(crate) use self::options::check_beta;
 pub use self::options::{

@@ -298,14 +298,14 @@ impl Priorities {
     /// priorities. A smaller value changes nothing, and one above the limit of the table counts as
     /// the limit.
     ///
+    /// In a table with [`InitialPriority::Held`](crate::InitialPriority::Held) `q` replaces that of
+    /// the call before. New rows enter with it, or with the largest value that a row of this ring
+    /// has if that is larger. So they follow the rows of all rings as these fall.
+    ///
     /// Learners that draw from several rings call it with the largest
     /// [`q_new`](crate::Block::q_new) of all, so that new rows of each enter alike. Fails in a table
-    /// with [`InitialPriority::Held`](crate::InitialPriority::Held), whose new rows follow the rows
-    /// that the ring holds, and in one whose exponent can change, by which values would differ.
+    /// whose exponent can change, by which values would differ, and in one by rank.
     pub fn raise_largest(&mut self, q: f64) -> Result<(), PriorityError> {
-        if self.table.settings().tracks_largest {
-            return Err(PriorityError::HeldLargest { table: self.table().to_owned() });
-        }
         if self.table.counts_ranks() {
             return Err(PriorityError::RankedLargest { table: self.table().to_owned() });
         }
@@ -317,6 +317,14 @@ impl Priorities {
             value: q,
             wanted: "a finite number above 0, such as the `q_new` of a block",
         })?;
+        if self.table.settings().tracks_largest {
+            if value == self.table.largest_of_others() {
+                return Ok(());
+            }
+            return locked(&mut self.table, &self.limits, |guard| {
+                guard.set_largest_of_others(value);
+            });
+        }
         if value <= self.table.largest() {
             return Ok(());
         }

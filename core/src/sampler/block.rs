@@ -30,7 +30,7 @@ pub struct Block {
     pub q: Vec<f64>,
     /// Smallest mass of a row; 0 if there is none.
     pub q_min: f64,
-    /// Mass of a row for which no priority was set.
+    /// Mass of a row for which no priority was set, by the rows of this ring alone.
     pub q_new: f64,
     /// Transitions that the rate limiter had counted; `None` in a ring without one. The rows of the
     /// cut include all of them that the ring still holds.

@@ -12,7 +12,7 @@ use crate::error::{PriorityError, SampleError};
 use crate::index::RowIndex;
 use crate::priority::{
     Beta, Priorities, PriorityOptions, PriorityOrder, RankMasses, WeightNorm, check_beta,
-    initial_leaf, q_of_leaf, weights,
+    initial_leaf, own_initial_leaf, q_of_leaf, weights,
 };
 use crate::ring::Ring;
 
@@ -193,7 +193,7 @@ impl PrioritisedDraws {
                     // A number beyond the total gives no leaf.
                     descents.push(Descent::of(below.map_or(u64::MAX, |below| first + below)));
                 }
-                descend(view, ranks, descents);
+                descend(view, ranks.as_deref(), descents);
                 rows.truncate(first_item);
                 rows.extend(descents.iter().map(|draw| row_of(view, draw)));
                 (total, view.exponent())
@@ -233,7 +233,7 @@ impl PrioritisedDraws {
             }
             rows.clear();
             rows.extend(descents.iter().map(|draw| row_of(view, draw)));
-            (total, view.least(), initial_leaf(view))
+            (total, view.least(), own_initial_leaf(view))
         })?;
         let is_start = |(lane, seq): &(usize, u64)| {
             u32::try_from(*lane).is_ok_and(|lane| eligibility.starts().contains(lane, *seq))
@@ -280,7 +280,7 @@ impl PrioritisedDraws {
                 stratum(options, total_of(view, ranks), item, items, attempt);
             let below = rng.below(len, batch, number(item), attempt).filter(|_| len > 0)?;
             let mut draw = [Descent::of(first + below)];
-            descend(view, ranks, &mut draw);
+            descend(view, ranks.as_deref(), &mut draw);
             let [draw] = draw;
             // The weights of a batch are by one exponent.
             let value = match *exponent {
@@ -356,8 +356,8 @@ impl PrioritisedDraws {
         Ok(u32::try_from(lane).ok().map(|lane| Candidate { attempt, lane, seq }))
     }
 
-    /// Looks up the leaves of named rows, for batch number `batch`. A row without one gets the value
-    /// of a new row.
+    /// Looks up the leaves of named rows, for batch number `batch`. A row without one gets the
+    /// value of a new row.
     pub(super) fn look_up(&mut self, batch: u64, index: &[i64]) -> Result<(), SampleError> {
         if let Some(ranks) = &mut self.ranks {
             ranks.set_alpha(self.options.alpha.of_sampler(batch));
@@ -420,7 +420,7 @@ fn total_of(view: &TableView, ranks: &mut Option<Box<RankMasses>>) -> u64 {
 }
 
 /// Moves draws to the leaves in whose mass their numbers fall.
-fn descend(view: &TableView, ranks: &Option<Box<RankMasses>>, draws: &mut [Descent]) {
+fn descend(view: &TableView, ranks: Option<&RankMasses>, draws: &mut [Descent]) {
     let Some(ranks) = ranks else { return view.descend(draws) };
     for draw in draws {
         if let Some((node, value)) = ranks.leaf_at(view, draw.rest) {

@@ -348,7 +348,11 @@ def test_a_block_states_what_could_be_drawn_and_what_new_rows_get() -> None:
     for bad in (0.0, -1.0, math.nan, math.inf):
         with pytest.raises(SampleError):
             sampler.raise_largest(bad)
-    with pytest.raises(SampleError, match="held"):
-        buf.sampler(select=bc.Priority(alpha=1.0, table="other", initial="held")).raise_largest(2.0)
+    held = buf.sampler(select=bc.Priority(alpha=1.0, eps=0.0, table="other", initial="held"))
+    for given in (4.0, 2.0):
+        held.raise_largest(given)
+    assert held.block(8).mass == 11 * 2.0
+    with pytest.raises(SampleError, match="rank"):
+        buf.sampler(select=bc.Priority(table="ranks", by="rank")).raise_largest(2.0)
     with pytest.raises(SampleError), buf.sampler(seed=1) as other:
         other.raise_largest(2.0)

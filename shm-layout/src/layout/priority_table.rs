@@ -47,8 +47,8 @@ pub(crate) struct TableHeader {
     /// 1 if the tree tracks its largest leaf, which new rows get; 0 if they get the largest leaf
     /// that was ever given.
     pub tracks_largest: u32,
-    /// What stands behind the tree: 0, nothing; 1, the priorities of the leaves, so that the
-    /// exponent can change; 2, counts of the leaves by bucket, so that rows are drawn by rank.
+    /// Number of what stands behind the tree: 0, nothing; 1, the priorities of the leaves, so that
+    /// the exponent can change; 2, counts of the leaves by bucket, so that rows are drawn by rank.
     pub keeps_priorities: u32,
     /// Zero.
     pub unused: [u8; 32],
@@ -75,7 +75,8 @@ pub(crate) struct TableCounterBytes {
     pub repairs: u64,
     /// Finished changes. A draw during which this number stayed the same met no change.
     pub changes: u64,
-    /// Present exponent of priorities, bits of an f64, if they are kept.
+    /// Present exponent of priorities, bits of an f64, if they are kept. Without anything behind
+    /// the tree, in a table that tracks its largest leaf: the largest leaf of other rings, or 0.
     pub exponent: u64,
     /// Zero.
     pub unused: [u8; 64],
@@ -320,6 +321,24 @@ impl TableMemory {
     /// Returns the conversion of kept priorities to leaves of an exponent.
     pub(crate) fn leaf_values(&self, exponent: f64) -> LeafValues {
         LeafValues { exponent, eps: 0.0, most: self.shape.most() }
+    }
+
+    /// Returns whether new rows follow the largest leaf of other rings too.
+    fn follows_others(&self) -> bool {
+        let tree = &self.shape.tree;
+        tree.tracks_largest && tree.kept.is_none() && tree.ranks.is_empty()
+    }
+
+    /// Returns the largest leaf of other rings, within the limits. 0 if none was set.
+    pub(crate) fn largest_of_others(&self) -> u64 {
+        let word = counter(offset_of!(TableCounterBytes, exponent));
+        if self.follows_others() { self.load(word).min(self.shape.most()) } else { 0 }
+    }
+
+    pub(crate) fn set_largest_of_others(&self, value: u64) {
+        if self.follows_others() {
+            self.store(counter(offset_of!(TableCounterBytes, exponent)), value, Relaxed);
+        }
     }
 
     pub(crate) fn raise_largest(&self, value: u64) {

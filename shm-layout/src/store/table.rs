@@ -109,6 +109,12 @@ impl TableGuard<'_> {
         self.view.memory.raise_largest(value);
     }
 
+    /// Sets the largest leaf of other rings, if the table tracks its own largest leaf and keeps
+    /// nothing behind its tree.
+    pub fn set_largest_of_others(&mut self, value: u64) {
+        self.view.memory.set_largest_of_others(value);
+    }
+
     /// Adds to the counters.
     pub fn count(&mut self, more: TableCounters) {
         self.view.memory.count(more);
@@ -303,6 +309,12 @@ impl TableView {
     #[must_use]
     pub fn largest_held(&self) -> Option<u64> {
         sum_tree::largest(&*self.memory, &self.memory.shape.tree)
+    }
+
+    /// Returns the largest leaf of other rings that was set last, or 0.
+    #[must_use]
+    pub fn largest_of_others(&self) -> u64 {
+        self.memory.largest_of_others()
     }
 
     /// Returns the largest leaf value given so far, or priority if they are kept.

@@ -13,6 +13,10 @@ use backcast_core::{
     Sequence, StepColumns, TableOptions, WholeEpisodes, WriterOptions,
 };
 
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use super::priorities::transitions;
 use super::scene::{Listed, Scene};
 use super::sequences::is_start;
 use super::strides::{Windows, is_drawn};
@@ -342,12 +346,93 @@ fn new_rows_enter_with_the_largest_value_that_was_given_from_outside() {
         let refused = sampler.raise_largest(bad).unwrap_err();
         assert!(matches!(refused, PriorityError::BadOption { .. }), "{refused}");
     }
-    let held = plain().table("held").initial(InitialPriority::Held);
-    let refused = ring.priorities(&held).unwrap().raise_largest(2.0).unwrap_err();
-    assert!(matches!(&refused, PriorityError::HeldLargest { table } if table == "held"));
     let changing = PriorityOptions { alpha: Alpha::Table, ..plain().table("changing") };
     let refused = ring.priorities(&changing).unwrap().raise_largest(2.0).unwrap_err();
     assert!(matches!(&refused, PriorityError::ChangingAlpha { table } if table == "changing"));
     let refused = ring.sampler(SamplerOptions::seeded(1)).unwrap().raise_largest(2.0).unwrap_err();
     assert!(matches!(refused, PriorityError::NotPrioritised), "{refused}");
+}
+
+/// A shard, and a map of the priorities of its transitions.
+struct Held {
+    ring: Ring,
+    actor: Actor,
+    sampler: Sampler,
+    model: BTreeMap<i64, f64>,
+}
+
+impl Held {
+    fn new(seed: u64) -> Self {
+        let ring = ring(40);
+        let options =
+            PriorityOptions::alpha(1.0).eps(0.0).initial(InitialPriority::Held).table("held");
+        let sampler = ring.sampler(SamplerOptions::seeded(seed).priority(options)).unwrap();
+        Self { actor: Actor::of(&ring), sampler, ring, model: BTreeMap::new() }
+    }
+
+    fn own(&self) -> Option<f64> {
+        self.model.values().copied().reduce(f64::max)
+    }
+
+    /// Enters new rows in the model, with the largest of its own priorities and that of others.
+    fn enter(&mut self, others: Option<f64>) {
+        let now = transitions(&self.ring);
+        self.model.retain(|index, _| now.contains(index));
+        let initial = self.own().into_iter().chain(others).reduce(f64::max).unwrap_or(1.0);
+        for index in now {
+            self.model.entry(index).or_insert(initial);
+        }
+    }
+}
+
+#[test]
+fn new_rows_of_shards_follow_the_largest_priority_that_any_of_them_holds() {
+    let (mut falls, mut rises) = (0, 0);
+    for seed in 0..20 {
+        let mut dice = StdRng::seed_from_u64(seed);
+        let (mut shards, mut others) = ([Held::new(seed), Held::new(seed + 1)], None);
+        for _ in 0..120 {
+            let at = usize::from(dice.random_bool(0.3));
+            let shard = &mut shards[at];
+            match dice.random_range(0..4) {
+                0 => (0..dice.random_range(1..9)).for_each(|_| shard.actor.step(End::Open)),
+                1 => {
+                    shard.enter(others);
+                    // Most updates are of all rows, so that the largest priority falls too.
+                    let kept = if dice.random_bool(0.7) { 1.0 } else { 0.4 };
+                    let most = dice.random_range(2..9_u8);
+                    let mut known: Vec<i64> = shard.model.keys().copied().collect();
+                    known.retain(|_| dice.random_bool(kept));
+                    for index in known {
+                        let priority = f64::from(dice.random_range(1..most)) / 4.0;
+                        shard.sampler.update_priorities(&[index], &[priority]).unwrap();
+                        shard.model.insert(index, priority);
+                    }
+                }
+                2 => {
+                    shard.enter(others);
+                    let block = shard.sampler.block(1).unwrap();
+                    let mass: f64 = shard.model.values().sum();
+                    assert!((block.mass - mass).abs() < 1e-6, "{} of {mass}", block.mass);
+                    assert!((block.q_new - shard.own().unwrap_or(1.0)).abs() < 1e-6);
+                }
+                _ => {
+                    let of_shard = |shard: &mut Held| {
+                        shard.enter(others);
+                        let block = shard.sampler.block(1).unwrap();
+                        (block.count > 0).then_some(block.q_new)
+                    };
+                    let largest = shards.iter_mut().filter_map(of_shard).reduce(f64::max);
+                    let Some(largest) = largest else { continue };
+                    for shard in &mut shards {
+                        shard.sampler.raise_largest(largest).unwrap();
+                    }
+                    falls += u32::from(others.is_some_and(|before| largest < before));
+                    rises += u32::from(others.is_some_and(|before| largest > before));
+                    others = Some(largest);
+                }
+            }
+        }
+    }
+    assert!(falls > 5 && rises > 5, "the test proves little: {falls} falls, {rises} rises");
 }

@@ -370,8 +370,9 @@ impl Sampler {
     /// :class:`Priority` draws a transition with probability proportional to
     /// ``(priority + eps) ** alpha``, which is stored as a multiple of ``2**-24`` (6e-8), and at
     /// least that. Scale priorities up if their powers are not far above it. By rank it is the
-    /// priority that is stored so. The importance weights are computed from the stored numbers. Priorities can be set while an iterator of this
-    /// sampler draws ahead; batches that were drawn already keep the old ones.
+    /// priority that is stored so. The importance weights are computed from the stored numbers.
+    /// Priorities can be set while an iterator of this sampler draws ahead; batches that were drawn
+    /// already keep the old ones.
     ///
     /// Parameters
     /// ----------
@@ -470,8 +471,8 @@ impl Sampler {
     ///     could be drawn; ``mass``, the sum of their masses, or for draws by priority of all rows
     ///     of the table, and 0 if there is nothing to draw; ``q``, the mass of each item, float64
     ///     ``[B]``: 1 for uniform draws, ``(priority + eps) ** alpha`` by priority; ``q_min``, the
-    ///     smallest mass of a row; ``q_new``, the mass with which new rows enter; ``inserts``, what
-    ///     the limiter had counted, or None without a limiter.
+    ///     smallest mass of a row; ``q_new``, the mass with which new rows enter, by the rows of
+    ///     this ring; ``inserts``, what the limiter had counted, or None without a limiter.
     ///
     /// Raises
     /// ------
@@ -479,8 +480,8 @@ impl Sampler {
     ///     If the limiter held the draw back for ``timeout`` seconds.
     /// SampleError
     ///     If the sampler draws whole episodes or rollouts, without replacement, in an order, by
-    ///     lane or recency, in strata, with ``hindsight`` or ``max_age``, or by an ``alpha`` that
-    ///     changes; or as from :meth:`sample`.
+    ///     lane, recency or rank, in strata, with ``hindsight`` or ``max_age``, or by an ``alpha``
+    ///     that changes; or as from :meth:`sample`.
     /// InUseError
     ///     If another process keeps the lock of the table for longer than the draw waits.
     /// NotFoundError
@@ -514,7 +515,8 @@ impl Sampler {
     ///
     /// Learners that draw from several rings call it with the largest ``q_new`` of their blocks, so
     /// that new rows of each ring enter alike. Rows that have entered keep their priorities, and a
-    /// smaller mass changes nothing.
+    /// smaller mass changes nothing. In a table with ``initial="held"`` it replaces the mass of the
+    /// call before, and new rows enter with it or with the largest that a row of this ring has.
     ///
     /// Parameters
     /// ----------
@@ -524,8 +526,8 @@ impl Sampler {
     /// Raises
     /// ------
     /// SampleError
-    ///     If ``q`` is not above 0, the sampler draws without priorities, or the table has
-    ///     ``initial="held"``, whose new rows follow the rows that the ring holds.
+    ///     If ``q`` is not above 0, the sampler draws without priorities or by rank, or the
+    ///     ``alpha`` of the table can change.
     /// InUseError
     ///     If another process keeps the table locked for a minute.
     /// NotFoundError
