@@ -99,6 +99,9 @@ struct SavedLearned {
 struct SavedEpisodes {
     layout: String,
     max_length: Option<u32>,
+    /// Absent: every episode is drawn alike.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    by_length: bool,
 }
 
 /// JSON of hindsight.
@@ -307,19 +310,19 @@ pub fn sampler_state(json: &Value) -> Result<SamplerState, BadSamplerState> {
 
 impl SavedEpisodes {
     fn of(options: WholeEpisodes) -> Self {
-        let WholeEpisodes { layout, max_length } = options;
-        Self { layout: layout.as_str().to_owned(), max_length }
+        let WholeEpisodes { layout, max_length, by_length } = options;
+        Self { layout: layout.as_str().to_owned(), max_length, by_length }
     }
 
     /// Returns the options, which are checked where a sampler is made of them.
     fn options(self) -> Result<WholeEpisodes, BadSamplerState> {
-        let Self { layout, max_length } = self;
+        let Self { layout, max_length, by_length } = self;
         let layout = EpisodeLayout::named(&layout).ok_or_else(|| {
             let problem =
                 format!("`episodes.layout` is \"padded\" or \"ragged\", and here {layout:?}");
             BadSamplerState { problem }
         })?;
-        Ok(WholeEpisodes { layout, max_length })
+        Ok(WholeEpisodes { layout, max_length, by_length })
     }
 }
 
@@ -467,7 +470,7 @@ mod tests {
 
     #[test]
     fn whole_episodes_come_back_and_are_absent_where_they_are_not_used() {
-        for of in [WholeEpisodes::padded().max_length(7), WholeEpisodes::ragged()] {
+        for of in [WholeEpisodes::padded().max_length(7), WholeEpisodes::ragged().by_length()] {
             let given = SamplerState { form: Form::Episodes(of), ..state() };
             let text = sampler_state_json(&given).to_string();
             assert_eq!(sampler_state(&serde_json::from_str(&text).unwrap()).unwrap(), given);

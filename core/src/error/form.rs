@@ -21,6 +21,12 @@ pub enum FormError {
          consume, or draw sequences as long as the longest episode"
     )]
     EpisodesBySelector { selector: &'static str },
+    /// A selector that chooses whole episodes otherwise than by their lengths.
+    #[error(
+        "whole episodes by length do not go with {selector}, which chooses them otherwise; leave \
+         by_length out, or the selector"
+    )]
+    LengthsBySelector { selector: &'static str },
     /// An option that does not go with whole episodes.
     #[error("whole episodes do not go with {what}; leave it out, or leave the form out")]
     WithEpisodes { what: &'static str },

@@ -187,6 +187,9 @@ fn check_episodes(
     if let Some(selector) = refused {
         return Err(FormError::EpisodesBySelector { selector });
     }
+    if of.by_length && options.selector != Selector::Uniform {
+        return Err(FormError::LengthsBySelector { selector: options.selector.as_str() });
+    }
     // An episode of n transitions takes n + 1 rows.
     let limit = lane_capacity.saturating_sub(1);
     match of.max_length {

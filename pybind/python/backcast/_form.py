@@ -90,10 +90,14 @@ class WholeEpisodes:
     max_length : int, optional
         Transitions of the longest episode that is drawn, and ``L`` of padded arrays. When left out,
         ``L`` is that of the longest episode of the batch.
+    by_length : bool, default False
+        Choose an episode in proportion to its transitions, so that each transition of a complete
+        episode is drawn alike. Only for uniform draws, that is without ``select``.
     """
 
     layout: Literal["padded", "ragged"] = "padded"
     max_length: int | None = None
+    by_length: bool = False
 
 
 @dataclass(frozen=True)

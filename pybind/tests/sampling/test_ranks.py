@@ -1,11 +1,11 @@
-"""Draws by the rank of priorities, against NumPy."""
+"""Draws by the rank of priorities, and of whole episodes by length, against NumPy."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import Popen
-from typing import Any
+from typing import Any, Literal
 
 import backcast as bc
 import numpy as np
@@ -161,3 +161,64 @@ def test_ranks_go_on_in_a_snapshot_a_larger_ring_and_after_clear(
         counts = drawn(sampler, first + 20)
         assert counts[:first].sum() == 0
         assert chi_square(counts[first:], masses(few, 0.7)) < 1
+
+
+def episodes() -> bc.ReplayBuffer:
+    buf = bc.ReplayBuffer.create(None, {"obs": "f4", "reward": "f4"}, capacity=1_000)
+    with buf.writer() as writer:
+        for length in range(1, 31):
+            for step in range(length):
+                is_last = step == length - 1
+                writer.append(
+                    obs=step,
+                    reward=length + step,
+                    terminated=is_last,
+                    truncated=False,
+                    final_obs=-1 if is_last else None,
+                )
+    return buf
+
+
+@pytest.mark.parametrize("layout", ["padded", "ragged"])
+def test_episodes_are_drawn_in_proportion_to_their_lengths(
+    layout: Literal["padded", "ragged"],
+) -> None:
+    buf = episodes()
+
+    def counts(by_length: bool) -> NDArray[np.int64]:
+        form = bc.WholeEpisodes(layout, by_length=by_length)
+        sampler = buf.sampler(seed=5, form=form)
+        assert sampler.form == form
+        sampler = buf.sampler(state=sampler.state())
+        found = np.zeros(30, np.int64)
+        for _ in range(50):
+            batch = sampler.sample(100)
+            lengths = batch["length"] if layout == "padded" else np.diff(batch["offsets"])
+            found += np.bincount(lengths - 1, minlength=30)
+        return found
+
+    lengths = np.arange(1.0, 31.0)
+    assert chi_square(counts(True), lengths) < 1
+    assert chi_square(counts(False), lengths) > 2
+    form = bc.WholeEpisodes(layout, by_length=True)
+    for select in ("fifo", bc.Priority(table="episodes"), bc.Consume(), bc.Epoch()):
+        with pytest.raises(SampleError, match="by_length"):
+            buf.sampler(form=form, select=select)
+
+
+@pytest.mark.parametrize(("eta", "of"), [(1.0, np.max), (0.0, np.mean)])
+def test_an_episode_has_the_largest_or_the_mean_priority_of_its_transitions(
+    eta: float, of: Callable[[NDArray[Any]], float]
+) -> None:
+    buf = episodes()
+    select = bc.Priority(alpha=1.0, eps=0.0, table="episodes")
+    sampler = buf.sampler(seed=5, form=bc.WholeEpisodes("padded"), select=select)
+    everything = buf.sampler(form=bc.WholeEpisodes("padded"), select="fifo").sample(30)
+    td = np.abs(everything["reward"])
+    assert sampler.update_priorities(everything.index, td, mask=everything.mask, eta=eta) == 0
+    expected = np.array([of(length + np.arange(length)) for length in range(1, 31)])
+    found = np.zeros(30, np.int64)
+    for _ in range(50):
+        found += np.bincount(sampler.sample(100)["length"] - 1, minlength=30)
+    assert chi_square(found, expected) < 1
+    assert chi_square(found, np.sqrt(expected)) > 2

@@ -38,6 +38,8 @@ pub(crate) struct EpisodeIndex {
     lanes: Vec<LaneEpisodes>,
     /// For each lane, the episodes in it and in all lanes before it.
     ends: Vec<u64>,
+    /// For each lane, the transitions of these episodes.
+    transition_ends: Vec<u64>,
     headers: Vec<RowHeader>,
 }
 
@@ -62,12 +64,16 @@ struct LaneEpisode {
     /// Oldest row that has to be readable: the first row of the episode, or the last transition of
     /// the episode before if the first row is a GAP.
     since: u64,
+    /// Transitions of the complete episodes of the lane that were found so far, this one included.
+    end: u64,
 }
 
 #[derive(Debug, Default)]
 struct LaneEpisodes {
     /// Complete episodes, oldest first.
     complete: VecDeque<LaneEpisode>,
+    /// Transitions of all complete episodes that were found.
+    transitions: u64,
     /// First row whose episode is known; earlier ones were dropped.
     known: u64,
     /// Rows before this one have been read.
@@ -80,8 +86,8 @@ struct LaneEpisodes {
 impl EpisodeIndex {
     /// Returns an empty index of the episodes of at most `max_length` transitions.
     pub(super) fn new(max_length: u64) -> Self {
-        let (lanes, ends, headers) = (Vec::new(), Vec::new(), Vec::new());
-        Self { max_length, lanes, ends, headers }
+        let (lanes, ends, transition_ends) = (Vec::new(), Vec::new(), Vec::new());
+        Self { max_length, lanes, ends, transition_ends, headers: Vec::new() }
     }
 
     /// Reads the rows published since the last refresh, and drops the episodes that are no longer
@@ -91,7 +97,8 @@ impl EpisodeIndex {
     pub(super) fn refresh(&mut self, lanes: &Lanes, ranges: &ReadableRanges) -> bool {
         self.lanes.resize_with(lanes.len(), LaneEpisodes::default);
         self.ends.clear();
-        let (mut total, mut whole) = (0, true);
+        self.transition_ends.clear();
+        let (mut total, mut transitions, mut whole) = (0, 0, true);
         for ((episodes, lane), range) in self.lanes.iter_mut().zip(lanes.iter()).zip(ranges.iter())
         {
             whole &= episodes.scan(lane, range, self.max_length, &mut self.headers);
@@ -100,7 +107,9 @@ impl EpisodeIndex {
             }
             episodes.known = range.start;
             total += episodes.complete.len() as u64;
+            transitions += episodes.transitions - episodes.dropped();
             self.ends.push(total);
+            self.transition_ends.push(transitions);
         }
         whole
     }
@@ -116,6 +125,23 @@ impl EpisodeIndex {
         let before = lane.checked_sub(1).and_then(|l| self.ends.get(l)).copied().unwrap_or(0);
         let at = usize::try_from(n - before).ok()?;
         let LaneEpisode { first, length, .. } = *self.lanes.get(lane)?.complete.get(at)?;
+        Some(CompleteEpisode { lane: u32::try_from(lane).ok()?, first, length })
+    }
+
+    /// Returns the number of transitions of all complete episodes.
+    pub(crate) fn transitions(&self) -> u64 {
+        self.transition_ends.last().copied().unwrap_or(0)
+    }
+
+    /// Returns the complete episode that has the n-th of these transitions. O(log episodes).
+    pub(crate) fn of_transition(&self, n: u64) -> Option<CompleteEpisode> {
+        let ends = &self.transition_ends;
+        let lane = ends.partition_point(|end| *end <= n);
+        let before = lane.checked_sub(1).and_then(|l| ends.get(l)).copied().unwrap_or(0);
+        let episodes = self.lanes.get(lane)?;
+        let n = n - before + episodes.dropped();
+        let at = episodes.complete.partition_point(|of| of.end <= n);
+        let LaneEpisode { first, length, .. } = *episodes.complete.get(at)?;
         Some(CompleteEpisode { lane: u32::try_from(lane).ok()?, first, length })
     }
 
@@ -139,6 +165,11 @@ impl EpisodeIndex {
 }
 
 impl LaneEpisodes {
+    /// Returns the transitions of the episodes that were found and are no longer complete.
+    fn dropped(&self) -> u64 {
+        self.complete.front().map_or(self.transitions, |oldest| oldest.end - oldest.length)
+    }
+
     /// Reads the headers published since the last scan. Returns `false` if the lane was relocated:
     /// the rest must be read from its new memory.
     fn scan(
@@ -198,7 +229,9 @@ impl LaneEpisodes {
                 self.after_end = run.ended;
                 if let Some((first, since)) = run.first.filter(|_| run.ended && step <= max_length)
                 {
-                    self.complete.push_back(LaneEpisode { first, length: step, since });
+                    self.transitions += step;
+                    let end = self.transitions;
+                    self.complete.push_back(LaneEpisode { first, length: step, since, end });
                 }
             }
             // Only a faulty writer continues an episode that ended.

@@ -57,25 +57,36 @@ pub struct WholeEpisodes {
     /// Maximum transitions of a drawn episode. Padded arrays have exactly as many places. With
     /// `None` they have as many as the longest episode of the batch.
     pub max_length: Option<u32>,
+    /// Whether uniform draws choose an episode in proportion to its transitions, so that every
+    /// transition of a complete episode is drawn alike. Otherwise every episode is.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub by_length: bool,
 }
 
 impl WholeEpisodes {
     /// Returns draws into padded arrays, `[B, L, ...]`.
     #[must_use]
     pub fn padded() -> Self {
-        Self { layout: EpisodeLayout::Padded, max_length: None }
+        Self { layout: EpisodeLayout::Padded, max_length: None, by_length: false }
     }
 
     /// Returns draws into concatenated arrays, `[N, ...]`.
     #[must_use]
     pub fn ragged() -> Self {
-        Self { layout: EpisodeLayout::Ragged, max_length: None }
+        Self { layout: EpisodeLayout::Ragged, ..Self::padded() }
     }
 
     /// Leaves out episodes of more than `transitions`.
     #[must_use]
     pub fn max_length(mut self, transitions: u32) -> Self {
         self.max_length = Some(transitions);
+        self
+    }
+
+    /// Chooses episodes in proportion to their transitions.
+    #[must_use]
+    pub fn by_length(mut self) -> Self {
+        self.by_length = true;
         self
     }
 

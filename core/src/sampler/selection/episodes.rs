@@ -89,13 +89,18 @@ impl Selection {
         while open.attempt < MAX_ATTEMPTS {
             let attempt = open.attempt;
             open.attempt += 1;
+            let by_length = self.windows.episodes().is_some_and(|of| of.by_length);
             let Self { eligibility, selector, .. } = self;
             let Some(episodes) = eligibility.episodes() else { break };
             let row = match selector {
                 None => {
-                    let (rng, total) = (stream.rng(), episodes.total());
-                    let drawn = rng.below(total, batch, number(item), attempt);
-                    match drawn.and_then(|n| episodes.nth(n)) {
+                    let below = |total| stream.rng().below(total, batch, number(item), attempt);
+                    let found = if by_length {
+                        below(episodes.transitions()).and_then(|n| episodes.of_transition(n))
+                    } else {
+                        below(episodes.total()).and_then(|n| episodes.nth(n))
+                    };
+                    match found {
                         Some(episode) => return Ok(episode),
                         None => continue,
                     }

@@ -62,11 +62,12 @@ fn episodes_of(fields: &Fields<'_, '_>) -> Result<WholeEpisodes, Failure> {
         let message = format!("layout is {word:?}; give {words}");
         return Err(Failure::new(ErrorClass::Sample, message));
     };
+    let by_length = fields.get::<bool>("by_length")?.get("by_length", "True or False")?;
     if fields.any("max_length")?.is_none() {
-        return Ok(WholeEpisodes { layout, max_length: None });
+        return Ok(WholeEpisodes { layout, max_length: None, by_length });
     }
     let max_length = count(fields.get("max_length")?, "max_length", 1, ErrorClass::Sample)?;
-    Ok(WholeEpisodes { layout, max_length: Some(max_length) })
+    Ok(WholeEpisodes { layout, max_length: Some(max_length), by_length })
 }
 
 /// Adds columns of which a sequence has only the first value.
@@ -95,8 +96,9 @@ pub(super) fn in_python<'py>(
             let first: Vec<&str> = first.map(|(name, _)| name).collect();
             module.getattr("Sequence")?.call1((length, stride, first)).map(Some)
         }
-        Form::Episodes(WholeEpisodes { layout, max_length }) => {
-            module.getattr("WholeEpisodes")?.call1((layout.as_str(), max_length)).map(Some)
+        Form::Episodes(WholeEpisodes { layout, max_length, by_length }) => {
+            let class = module.getattr("WholeEpisodes")?;
+            class.call1((layout.as_str(), max_length, by_length)).map(Some)
         }
         Form::Rollout(Rollout { length, lanes, .. }) => {
             module.getattr("Rollout")?.call1((length, lanes)).map(Some)
