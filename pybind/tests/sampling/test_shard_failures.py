@@ -233,7 +233,7 @@ def test_a_node_that_is_gone_comes_back_with_a_new_ring(cluster: Cluster) -> Non
     cluster.ways[2].become("gone")
     with pytest.warns(ShardWarning, match="lost: its node is gone"):
         rounds(cluster, sampler, 3, 256)
-    # What had come ahead is dropped: the rows are not there any more.
+    # Blocks that came ahead are dropped: their rows are gone.
     assert shards_of(sampler.sample(64)) == {0, 1}
     again = Shard(cluster.shards[2].spec, 2, "node-9")
     again.start("replace")
@@ -449,6 +449,7 @@ def test_options_that_blocks_refuse_are_refused_at_the_sampler(cluster: Cluster)
         ({"form": bc.WholeEpisodes("padded")}, "whole episodes"),
         ({"max_age": 10}, "max_age"),
         ({"select": bc.Priority(initial="held")}, "held"),
+        ({"select": bc.Priority(by="rank")}, "rank"),
         ({"share": (0, 2)}, "share"),
         ({"learned": "online"}, "learned"),
     ]

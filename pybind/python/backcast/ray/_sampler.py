@@ -678,6 +678,11 @@ def _check(options: dict[str, Any], shard_timeout: float, prefetch: int) -> None
             "draws over shards do not go with initial='held': new rows would enter each shard at "
             "another priority; give initial='ever'"
         )
+    if isinstance(select, Priority) and select.by == "rank":
+        raise SampleError(
+            "draws over shards do not go with by='rank': a rank is one among the rows of a ring; "
+            "give by='priority'"
+        )
     if not shard_timeout > 0:
         raise ArgumentError(f"shard_timeout is {shard_timeout!r}; give seconds above 0")
     if isinstance(prefetch, bool) or not isinstance(prefetch, int) or not 0 <= prefetch <= 64:

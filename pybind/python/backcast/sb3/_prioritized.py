@@ -112,6 +112,11 @@ class PrioritizedReplayBuffer(NStepReplayBuffer):
                 f"alpha is {select.alpha!r}, which the draws of SB3 cannot change; give a number, "
                 'or sampling="ring"'
             )
+        if sampling == "sb3" and select.by == "rank":
+            raise ArgumentError(
+                "by is 'rank', and the draws of SB3 are in proportion to priorities; give "
+                'by="priority", or sampling="ring"'
+            )
         self.n_steps = count_of(n_steps, "n_steps", 1, ArgumentError)
         self.gamma = discount_of(gamma)
         if isinstance(observation_space, spaces.Dict) and self.n_steps > 1:
