@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -71,3 +72,28 @@ def sampler_of(
     )
     sampler.open(5.0)
     return sampler
+
+
+def append(ring: bc.ReplayBuffer, rewards: range) -> int:
+    """Append steps until the limiter holds the writer back; return the steps appended."""
+    with ring.writer(timeout=0) as writer:
+        for step, reward in enumerate(rewards):
+            try:
+                writer.append(obs=0, reward=reward, terminated=False, truncated=False)
+            except bc.RateLimitTimeoutError:
+                return step
+    return len(rewards)
+
+
+def in_thread(call: Any, errors: list[BaseException]) -> threading.Thread:  # noqa: ANN401
+    """Run a call in a thread, and keep what it raises."""
+
+    def run() -> None:
+        try:
+            call()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread

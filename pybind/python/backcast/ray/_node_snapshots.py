@@ -58,6 +58,7 @@ def load(
         with bc.ReplayBuffer.load(part, ring, **options) as loaded:
             # Writers wait for a learner, which counts anew what the ring has.
             limiter = loaded.limiter
+            shard.is_made = True
             shard.start("attach", 0 if limiter is None else limiter.inserts)
         saved = part.partition("@")[0]
         [told] = [one for one in bc.list_snapshots(store=store) if one["snapshot"] == part]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakSet
 
 import ray
 
 from backcast._calls import explained
-from backcast.errors import ArgumentError, ExistsError
+from backcast.errors import ArgumentError, ExistsError, WaitTimeoutError
 from backcast.ray import _manifest, _params, _snapshots, _stats
 from backcast.ray._calls import RayCalls
 
@@ -306,8 +307,14 @@ class OnNodes:
             raise ExistsError(
                 f"there are shards '{spec.name}'; give another name=, or exist=\"replace\""
             )
-        for actor in found:
-            _shards._removed(actor)
+        if found:
+            # Checks the parts first: shards to replace stay if the snapshot cannot be loaded.
+            with suppress(WaitTimeoutError):
+                there = _shards.Shards.attach(spec.name)
+                if there._spec.places == places:
+                    _, calls, words, _ = there._given()
+                    _snapshots.chosen_parts(calls, words, manifest, store, seconds)
+            _shards.removed(found)
         actors = [started(spec, number) for number in range(len(places))]
         shards = _shards.Shards._of(spec, actors)
         try:
@@ -315,8 +322,7 @@ class OnNodes:
             if _snapshots.load(calls, words, manifest, store, exist, seconds):
                 shards._params = _params.found(*shards._given(), like=params)
         except BaseException:
-            for actor in actors:
-                _shards._removed(actor)
+            _shards.removed(actors, "discard")
             raise
         shards._saved = manifest.state
         return shards  # type: ignore[return-value]

@@ -15,6 +15,7 @@ from backcast._native import RateLimiter, ReplayBuffer
 from backcast._select import Priority
 from backcast.errors import (
     ArgumentError,
+    ExistsError,
     InUseError,
     NotFoundError,
     RateLimitTimeoutError,
@@ -145,6 +146,8 @@ class Shard:
         """Held while `state` changes: such functions run beside each other."""
         self._ring: ReplayBuffer | None = None
         self._open: dict[str, _Open] = {}
+        self.is_made = False
+        """Whether this process made the ring, and did not find it."""
         self._replaced: set[str] = set()
 
     def start(self, exist: Exist, ceiling: int = 0) -> str:
@@ -162,14 +165,24 @@ class Shard:
         if spec.limiter is not None:
             # Ceilings hold the writers back, and draws are admitted by the learner.
             limiter = RateLimiter(min_size=1, no_learner=spec.limiter.no_learner)
-        self._ring = ReplayBuffer.create(
-            spec.ring_name(self.number),
-            spec.columns,
-            capacity=spec.capacity,
-            limiter=limiter,
-            exist=exist,
-            **spec.ring,
-        )
+
+        def create(exist: Exist) -> ReplayBuffer:
+            return ReplayBuffer.create(
+                spec.ring_name(self.number),
+                spec.columns,
+                capacity=spec.capacity,
+                limiter=limiter,
+                exist=exist,
+                **spec.ring,
+            )
+
+        try:
+            self._ring, is_made = create("error" if exist == "attach" else exist), True
+        except ExistsError:
+            if exist != "attach":
+                raise
+            self._ring, is_made = create("attach"), False
+        self.is_made = self.is_made or is_made
         self.generation = generation_of(self._ring)
         own = self._ring.limiter
         if own is not None and own.ceiling is None and band_of(spec.limiter) is not None:
@@ -384,3 +397,8 @@ def sendable(select: Any) -> Any:
     if isinstance(select, Priority):
         return replace(select, beta=0.0, normalize="batch")
     return select
+    def discard(self) -> None:
+        """Remove the ring if this process made it. One that it found stays, with its rows."""
+        if self._ring is not None and self.is_made:
+            self.remove()
+

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -31,6 +33,8 @@ from backcast.ray._transport import AwayError, GoneError
 
 _START_S = 600.0
 """Seconds that the actors have to start."""
+_REMOVE_S = 5.0
+"""Seconds that all shards have to remove their rings."""
 _OPEN_S = 10.0
 """Seconds that any shard has to answer a new sampler."""
 _OWN_KEYS = ("shard", "cut_age")
@@ -140,8 +144,7 @@ class Shards(OnNodes):
                 if params is not None:
                     shards._params = _params.found(*shards._given(), like=params)
                 return shards
-            for actor in found:
-                _removed(actor)
+            removed(found)
         actors = [started(spec, number) for number in range(len(spec.places))]
         most = _first_ceilings(spec)
         waits = [
@@ -157,12 +160,18 @@ class Shards(OnNodes):
                 pending.result()
             shards = cls._of(spec, actors)
             if own is not None:
-                shards._params = _params.created(*shards._given(), own, _START_S)
+                shards._params = shards._params_of(own, params, exist)
         except BaseException:
-            for actor in actors:
-                _removed(actor)
+            removed(actors, "discard")
             raise
         return shards
+
+    def _params_of(self, own: Params, like: Any, exist: str) -> _params.ShardParams:
+        """Find the parameters that an earlier cluster left, if they may stay; else make them."""
+        if exist == "attach":
+            with contextlib.suppress(NotFoundError):
+                return _params.found(*self._given(), like=like)
+        return _params.created(*self._given(), own, _START_S)
 
     @classmethod
     @explained
@@ -330,13 +339,12 @@ class Shards(OnNodes):
     def unlink(self) -> None:
         """Remove the shards: their actors, and the rings of all nodes that answer.
 
-        Processes that hold a ring keep it. The ring of a node that does not answer stays; remove it
-        there with ``backcast rm``.
+        Processes that hold a ring keep it, and writers that wait at a ceiling go on. The ring of a
+        node that does not answer stays; remove it there with ``backcast rm``.
         """
         self._opened()
         self.close()
-        for actor in self._actors:
-            _removed(actor)
+        removed(self._actors)
 
     def close(self) -> None:
         """Close this handle. The shards go on."""
@@ -460,13 +468,22 @@ def _found(name: str) -> list[Any]:
     return [ray.get_actor(one, NAMESPACE) for one in sorted(names)]
 
 
-def _removed(actor: Any) -> None:
-    """Remove a shard's ring if it answers, and its actor in any case."""
-    pending = RayTransport(actor).ask("remove")
-    try:
-        if pending.wait(5.0):
-            pending.result()
-    except (AwayError, GoneError):
-        pass
-    finally:
-        ray.kill(actor, no_restart=True)
+def removed(actors: Sequence[Any], method: Literal["remove", "discard"] = "remove") -> None:
+    """Remove the rings of shards that answer, and all actors; then raise what a shard raised.
+
+    ``discard`` leaves rings that the shards did not make themselves.
+    """
+    waits = [RayTransport(actor).ask(method) for actor in actors]
+    ends, errors = time.monotonic() + _REMOVE_S, []
+    for actor, pending in zip(actors, waits, strict=True):
+        try:
+            if pending.wait(ends - time.monotonic()):
+                pending.result()
+        except (AwayError, GoneError):
+            pass
+        except Exception as error:
+            errors.append(error)
+        finally:
+            ray.kill(actor, no_restart=True)
+    if errors and method == "remove":
+        raise errors[0]

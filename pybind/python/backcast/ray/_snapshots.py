@@ -103,6 +103,29 @@ def load(
         If a part cannot be read on any node that is left for it.
     """
     given = None if store is None else os.path.abspath(store)
+    asked = {
+        k: calls.send(k, "call", "snapshots.load", part, given, exist)
+        for k, part in enumerate(chosen_parts(calls, nodes, manifest, store, timeout_s))
+    }
+    versions = answers(calls, asked, nodes, timeout_s)
+    return any(version is not None for version in versions.values())
+
+
+def chosen_parts(
+    calls: NodeCalls,
+    nodes: list[str],
+    manifest: Manifest,
+    store: str | os.PathLike[str] | None,
+    timeout_s: float,
+) -> list[str | None]:
+    """Choose the part of each node. Changes nothing there.
+
+    Raises
+    ------
+    NotFoundError
+        If a part cannot be read on any node that is left for it.
+    """
+    given = None if store is None else os.path.abspath(store)
     parts = [one["part"] for one in manifest.shards]
     asked = {k: calls.send(k, "call", "snapshots.parts", parts, given) for k in range(len(nodes))}
     there = answers(calls, asked, nodes, timeout_s)
@@ -113,12 +136,7 @@ def load(
             f"no node is left that can read {', '.join(map(str, missing))} of "
             f"`{manifest.snapshot}`; load it on the nodes that saved it, or share the store"
         )
-    asked = {
-        k: calls.send(k, "call", "snapshots.load", part, given, exist)
-        for k, part in enumerate(chosen)
-    }
-    versions = answers(calls, asked, nodes, timeout_s)
-    return any(version is not None for version in versions.values())
+    return chosen
 
 
 def matched(readable: list[set[str]], parts: list[str]) -> list[str | None]:
