@@ -10,7 +10,7 @@ import pytest
 from backcast.errors import ExistsError, LappedError, SampleError
 from backcast.ray._shard import Exist, Shard, generation_of
 from backcast.ray._spec import Spec
-from local_shards import append, sampler_of, spec_of, started
+from local_shards import WATCHDOG_S, append, in_thread, sampler_of, spec_of, started, until
 
 COLUMNS = {"obs": "f4", "reward": "f4"}
 LIMITS = bc.RateLimiter(1, min_size=10, error_buffer=(-30, 30))
@@ -50,3 +50,37 @@ def test_shards_that_fail_to_start_remove_the_rings_that_they_made(exist: Exist)
     shard.discard()
     with pytest.raises(bc.NotFoundError):
         bc.ReplayBuffer.attach(name)
+
+
+def test_writers_that_wait_for_a_learner_go_on_when_the_shard_is_removed() -> None:
+    shard = Shard(spec_of(1, COLUMNS, 10_000, LIMITS), 0, "node-0")
+    shard.start("error", 20)
+    ring = bc.ReplayBuffer.attach(shard.spec.ring_name(0), on_unlinked="ignore")
+    errors: list[BaseException] = []
+
+    def write() -> None:
+        with ring.writer() as writer:
+            for step in range(100):
+                writer.append(obs=0, reward=step, terminated=False, truncated=False)
+
+    thread = in_thread(write, errors)
+    until(shard._waits)
+    shard.remove()
+    thread.join(WATCHDOG_S)
+    assert not thread.is_alive()
+    assert not errors
+    assert len(ring) == 99
+    ring.close()
+
+
+def test_writers_that_a_killed_learner_left_waiting_go_on_with_the_next_one() -> None:
+    with started(spec_of(1, COLUMNS, 10_000, LIMITS), ceiling=20) as [shard]:
+        # The first one ends without a word to the shard.
+        sampler_of([shard])
+        assert append(shard.ring, range(100)) < 100
+        before = shard.counts().inserts or 0
+        with sampler_of([shard], seed=2) as sampler:
+            sampler.sample(16)
+            sampler.sample(16)
+        assert append(shard.ring, range(100)) >= 16
+        assert (shard.counts().inserts or 0) > before

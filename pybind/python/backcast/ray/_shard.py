@@ -326,6 +326,8 @@ class Shard:
         if block.inserts is not None:
             counts = replace(counts, inserts=block.inserts)
         head = BlockHead(
+        # The one that was asked last is closed last.
+        self._open[request.key] = self._open.pop(request.key)
             counts, True, block.count, block.mass, block.q, block.q_min, block.q_new, "", first
         )
         return [head, *others]
@@ -357,7 +359,7 @@ class Shard:
             return None
         if generation != self.generation:
             if missing == "error":
-                raise NotFoundError(
+                raise LappedError(
                     f"{self.spec.label(self.number)} lost its rows since these were drawn; "
                     'gather with missing="mask", or draw again'
                 )
@@ -373,7 +375,8 @@ class Shard:
     def remove(self) -> None:
         """Close the samplers, and remove the ring. Processes that hold it keep it.
 
-        Before that, calls ``remove`` of each `_node_*` module that keeps something here.
+        Before that, calls ``remove`` of each `_node_*` module that keeps something here. Writers
+        that wait at their ceiling go on: no learner will raise it.
         """
         # Parameters may be there though this process has not looked at them yet.
         for module in {"params", *self.state}:
@@ -395,6 +398,8 @@ def generation_of(ring: ReplayBuffer) -> str:
 def sendable(select: Any) -> Any:
     """Return a selector as shards draw by it: weights are the learner's."""
     if isinstance(select, Priority):
+        if self.ring.limiter is not None:
+            self.ring.limiter.set_ceiling(None)
         return replace(select, beta=0.0, normalize="batch")
     return select
     def discard(self) -> None:
