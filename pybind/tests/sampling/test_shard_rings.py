@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import backcast as bc
 import numpy as np
@@ -84,3 +85,33 @@ def test_writers_that_a_killed_learner_left_waiting_go_on_with_the_next_one() ->
             sampler.sample(16)
         assert append(shard.ring, range(100)) >= 16
         assert (shard.counts().inserts or 0) > before
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"select": bc.Priority(alpha=(0.4, 0.6, 100))},
+        {"select": bc.Priority(alpha=0.5, stratified=True)},
+        {"select": bc.Priority(alpha=0.5), "form": bc.WholeEpisodes("padded")},
+        {"select": bc.Priority(alpha=0.5), "max_age": 10},
+    ],
+)
+def test_options_that_are_refused_leave_no_table(options: dict[str, Any]) -> None:
+    with started(spec_of(2, COLUMNS, 1_000)) as shards:
+        append(shards[0].ring, range(50))
+        with pytest.raises(SampleError):
+            sampler_of(shards, **options)
+        for shard in shards:
+            assert shard.ring.stats()["tables"] == []
+        with sampler_of(shards, select=bc.Priority(alpha=0.6)) as sampler:
+            sampler.sample(8)
+
+
+def test_a_table_that_was_there_stays_when_options_are_refused() -> None:
+    with started(spec_of(1, COLUMNS, 1_000)) as [shard]:
+        append(shard.ring, range(50))
+        with shard.ring.sampler(select=bc.Priority(alpha=0.6)):
+            pass
+        with pytest.raises(SampleError):
+            sampler_of([shard], select=bc.Priority(alpha=0.6, stratified=True))
+        assert len(shard.ring.stats()["tables"]) == 1

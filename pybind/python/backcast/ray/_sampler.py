@@ -113,6 +113,14 @@ class ShardSampler:
         WaitTimeoutError
             If no shard answers.
         """
+        try:
+            self._open(timeout)
+        except BaseException:
+            # Shards that took the options hold a sampler that nobody will use.
+            self.close()
+            raise
+
+    def _open(self, timeout: float) -> None:
         for link in self._links:
             link.open(self._opening(link.number))
         deadline = self._clock() + timeout

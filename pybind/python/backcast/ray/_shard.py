@@ -144,8 +144,6 @@ class Shard:
         """Objects that functions of `_node_*` modules keep, by the name of their module."""
         self.lock = threading.RLock()
         """Held while `state` changes: such functions run beside each other."""
-        self._ring: ReplayBuffer | None = None
-        self._open: dict[str, _Open] = {}
         self.is_made = False
         """Whether this process made the ring, and did not find it."""
         self._replaced: set[str] = set()
@@ -279,15 +277,7 @@ class Shard:
         """
         self._check_key(key)
         counts = self.counts()
-        sampler = self.ring.sampler(seed=seed, **options)
-        try:
-            # Refuses the same options as any block; a ring without rows answers otherwise.
-            sampler.block(1, timeout=0)
-        except RateLimitTimeoutError:
-            pass
-        except BaseException:
-            sampler.close()
-            raise
+        sampler = self._checked_sampler(options, seed)
         if band_of(self.spec.limiter) is None:
             self.close_sampler(key)
         else:
