@@ -9,7 +9,7 @@ import backcast as bc
 import numpy as np
 import pytest
 from backcast.errors import ExistsError, LappedError, SampleError
-from backcast.ray._shard import Exist, Shard, generation_of
+from backcast.ray._shard import _MOST_OPEN, Exist, Shard, generation_of
 from backcast.ray._spec import Spec
 from local_shards import WATCHDOG_S, append, in_thread, sampler_of, spec_of, started, until
 
@@ -115,3 +115,21 @@ def test_a_table_that_was_there_stays_when_options_are_refused() -> None:
         with pytest.raises(SampleError):
             sampler_of([shard], select=bc.Priority(alpha=0.6, stratified=True))
         assert len(shard.ring.stats()["tables"]) == 1
+
+
+def test_samplers_that_killed_learners_left_do_not_add_up() -> None:
+    with started(spec_of(2, COLUMNS, 1_000)) as shards:
+        for shard in shards:
+            append(shard.ring, range(101))
+        kept = sampler_of(shards, select=bc.Priority(alpha=1.0))
+        abandoned = [sampler_of(shards) for _ in range(3 * _MOST_OPEN // 2)]
+        assert [len(shard._open) for shard in shards] == [_MOST_OPEN] * 2
+        # One that was closed for others opens again, and draws from all shards.
+        for _ in range(8):
+            batch = kept.sample(64)
+        assert set(batch["shard"].tolist()) == {0, 1}
+        assert kept.stats()["shards"][0]["opens"] == 2
+        # The one that draws is not the next to be closed.
+        abandoned += [sampler_of(shards) for _ in range(_MOST_OPEN // 2)]
+        kept.sample(64)
+        assert kept.stats()["shards"][0]["opens"] == 2

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from backcast.ray._spec import Spec
 
 Exist = Literal["error", "attach", "replace"]
+_MOST_OPEN = 64
+"""Samplers of a shard: learners that were killed close none. One that is closed opens again."""
 _UUID = slice(0x90, 0xA0)
 """Identity of a ring in `ring.ctl`: docs/layout.md."""
 
@@ -146,6 +148,8 @@ class Shard:
         """Held while `state` changes: such functions run beside each other."""
         self.is_made = False
         """Whether this process made the ring, and did not find it."""
+        self._ring: ReplayBuffer | None = None
+        self._open: dict[str, _Open] = {}
         self._replaced: set[str] = set()
 
     def start(self, exist: Exist, ceiling: int = 0) -> str:
@@ -280,6 +284,8 @@ class Shard:
         sampler = self._checked_sampler(options, seed)
         if band_of(self.spec.limiter) is None:
             self.close_sampler(key)
+            for other in list(self._open)[: max(0, len(self._open) - _MOST_OPEN + 1)]:
+                self.close_sampler(other)
         else:
             # The counts of a limiter are those of one learner: the last that came.
             self._replaced.update(other for other in self._open if other != key)
