@@ -169,14 +169,17 @@ class ShardSampler:
         SampleError
             If no shard that answers has a transition that may be drawn.
         RateLimitTimeoutError
-            If the limiter held the draw back for ``timeout`` seconds. What was admitted counts for
-            the next draw.
+            If the limiter held the draw back for ``timeout`` seconds.
         WaitTimeoutError
             If no shard answered for ``timeout`` seconds.
         ClosedError
             If the sampler was closed.
         BackcastError
             As a shard raised, such as NotFoundError for a table that was removed.
+
+        Notes
+        -----
+        What the limiter admitted for a draw that ended with an error counts for the next draw.
         """
         if isinstance(batch_size, bool) or not isinstance(batch_size, (int, np.integer)):
             raise ArgumentError(f"batch_size is {batch_size!r}; give a whole number of items")
@@ -188,7 +191,12 @@ class ShardSampler:
             self._last_batch = int(batch_size)
             self._fill()
             self._admit(int(batch_size), wait)
-            drawn = self._drawn(int(batch_size), wait)
+            try:
+                drawn = self._drawn(int(batch_size), wait)
+            except BaseException:
+                # Nothing was drawn: what was admitted counts for the next draw.
+                self._admitted += int(batch_size) if self._band is not None else 0
+                raise
             batch = self._batch(drawn)
             self._batches += 1
             self._fill(is_next=False)
@@ -563,6 +571,7 @@ class ShardSampler:
                 raise WaitTimeoutError(self._silence(wait.seconds))
             wait.pause(self._silence)
             self._fill()
+                self._let_in()
 
     def _batch(self, drawn: Drawn) -> Batch:
         parts, now = [], self._clock()
@@ -577,6 +586,16 @@ class ShardSampler:
         for block, ats, tos in runs.values():
             at, places = np.concatenate(ats), np.concatenate(tos)
             shard[places], age[places] = block.shard, now - block.asked
+    def _let_in(self) -> None:
+        """Let writers insert ``min_size`` more, as a ring does that has fewer.
+
+        What was inserted was cleared, or is too short for a window: no draw would raise the limit.
+        """
+        limits, ceilings = self._spec.limiter, self._ceilings
+        if limits is not None and ceilings is not None and self._links[0].has_end:
+            ceilings.raise_limit(ceilings.inserts + limits.min_size)
+            self._follow_limits()
+
             # The places of a block are taken in order.
             ends = np.cumsum([items for items, _ in block.pieces])
             cuts = np.searchsorted(at, [0, *ends])
