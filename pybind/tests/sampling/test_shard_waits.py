@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from backcast.errors import ClosedError, ExistsError, SampleError
 from backcast.ray._sampler import ShardSampler
-from local_shards import append, sampler_of, spec_of, started, until
+from local_shards import WATCHDOG_S, append, in_thread, sampler_of, spec_of, started, until
 
 COLUMNS = {"obs": "f4", "reward": "f4"}
 LIMITS = bc.RateLimiter(1, min_size=10, error_buffer=(-30, 30))
@@ -52,3 +52,37 @@ def _tried(sampler: ShardSampler) -> bool:
     with contextlib.suppress(SampleError):
         sampler.sample(8)
     return False
+
+
+@pytest.fixture
+def waiting() -> Iterator[Waiting]:
+    """Start a draw that waits for the limiter."""
+    with started(spec_of(2, COLUMNS, 10_000, LIMITS), ceiling=20) as shards:
+        append(shards[0].ring, range(15))
+        sampler, errors = sampler_of(shards), list[BaseException]()
+        thread = in_thread(lambda: sampler.sample(1_000), errors)
+        until(lambda: (sampler._samples or 0) > 10)
+        yield sampler, thread, errors
+        sampler.close()
+        thread.join(WATCHDOG_S)
+
+
+def test_statistics_do_not_wait_for_a_draw(waiting: Waiting) -> None:
+    sampler, thread, _ = waiting
+    found: list[dict[str, Any]] = []
+    errors: list[BaseException] = []
+    asking = in_thread(lambda: found.append(sampler.stats()), errors)
+    asking.join(10)
+    assert thread.is_alive()
+    assert not errors
+    assert found[0]["limiter"]["inserts"] == 14
+
+
+def test_a_close_ends_a_draw_that_waits(waiting: Waiting) -> None:
+    sampler, thread, errors = waiting
+    closing = in_thread(sampler.close, [])
+    closing.join(10)
+    thread.join(10)
+    assert not closing.is_alive()
+    assert not thread.is_alive()
+    assert [type(error) for error in errors] == [ClosedError]

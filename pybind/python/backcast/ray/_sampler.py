@@ -83,7 +83,7 @@ class ShardSampler:
         self._options = {**options, "select": sendable(select)}
         self._key = uuid.uuid4().hex
         self._lock = threading.RLock()
-        self._closed = False
+        self._closed, self._closing = False, threading.Lock()
         self._band = Band(spec.limiter) if spec.limiter is not None else None
         has_end = band_of(spec.limiter) is not None
         ceilings = Ceilings(len(transports)) if self._band is not None else None
@@ -173,7 +173,7 @@ class ShardSampler:
         WaitTimeoutError
             If no shard answered for ``timeout`` seconds.
         ClosedError
-            If the sampler was closed.
+            If the sampler was closed, also by another thread while this one waits.
         BackcastError
             As a shard raised, such as NotFoundError for a table that was removed.
 
@@ -391,7 +391,7 @@ class ShardSampler:
             }
 
     def stats(self) -> dict[str, Any]:
-        """Return counts of the sampler and of each shard.
+        """Return counts of the sampler and of each shard. Does not wait for a draw.
 
         Returns
         -------
@@ -401,32 +401,36 @@ class ShardSampler:
             ``losses``, ``opens`` and ``stale_priorities``; ``limiter``, None or ``inserts``,
             ``samples``, ``limit``, ``ceilings`` and ``excess``, the inserts beyond the limit.
         """
-        with self._lock:
-            self._usable()
-            for link in self._links:
-                link.poll()
-            shards = [
-                {
-                    "number": link.number,
-                    "place": str(self._spec.places[link.number]),
-                    "status": link.status,
-                    "reason": link.reason if link.status != "active" else "",
-                    **link.counts,
-                }
-                for link in self._links
-            ]
-            limiter = None
-            if self._ceilings is not None:
-                known = self._ceilings
-                limit = known.limit if self._links[0].has_end else None
-                limiter = {
-                    "inserts": known.inserts,
-                    "samples": self._samples or 0,
-                    "limit": limit,
-                    "ceilings": [share.bound for share in known.shares],
-                    "excess": 0 if limit is None else max(0, known.inserts - limit),
-                }
-            return {"batches": self._batches, "shards": shards, "limiter": limiter}
+        self._usable()
+        # While another thread draws, that thread takes the answers.
+        if self._lock.acquire(blocking=False):
+            try:
+                for link in self._links:
+                    link.poll()
+            finally:
+                self._lock.release()
+        shards = [
+            {
+                "number": link.number,
+                "place": str(self._spec.places[link.number]),
+                "status": link.status,
+                "reason": link.reason if link.status != "active" else "",
+                **link.counts,
+            }
+            for link in self._links
+        ]
+        limiter = None
+        if self._ceilings is not None:
+            known = self._ceilings
+            limit = known.limit if self._links[0].has_end else None
+            limiter = {
+                "inserts": known.inserts,
+                "samples": self._samples or 0,
+                "limit": limit,
+                "ceilings": [share.bound for share in known.shares],
+                "excess": 0 if limit is None else max(0, known.inserts - limit),
+            }
+        return {"batches": self._batches, "shards": shards, "limiter": limiter}
 
     @property
     def seed(self) -> int:
@@ -439,10 +443,12 @@ class ShardSampler:
         return self._closed
 
     def close(self) -> None:
-        """Close the sampler, here and at the shards that answer."""
+        """Close the sampler, here and at the shards that answer. A draw that waits ends."""
+        with self._closing:
+            was_closed, self._closed = self._closed, True
+        # Calls of a draw that has not ended come before those that close.
         with self._lock:
-            if not self._closed:
-                self._closed = True
+            if not was_closed:
                 for link in self._links:
                     link.call("close_sampler", self._key)
 
@@ -549,6 +555,7 @@ class ShardSampler:
             wait.pause(lambda seconds: self._held(items, seconds))
             self._fill()
 
+            self._usable()
     def _drawn(self, items: int, wait: _Wait) -> Drawn:
         """Draw, or wait for a shard while none answers."""
         begin = None
@@ -564,6 +571,7 @@ class ShardSampler:
                 # They were empty when they were asked: ask once more.
                 begin = begin or self._clock()
                 for link in active:
+                self._let_in()
                     link.forget_blocks(begin)
                     link.refresh(self._key, items, self._heads.number, begin)
                 continue
