@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from backcast.errors import ClosedError, ExistsError, SampleError
 from backcast.ray._sampler import ShardSampler
-from local_shards import WATCHDOG_S, append, in_thread, sampler_of, spec_of, started, until
+from local_shards import append, in_thread, sampler_of, spec_of, started
+from waits import WATCHDOG_S, until
 
 COLUMNS = {"obs": "f4", "reward": "f4"}
 LIMITS = bc.RateLimiter(1, min_size=10, error_buffer=(-30, 30))
@@ -86,3 +87,14 @@ def test_a_close_ends_a_draw_that_waits(waiting: Waiting) -> None:
     assert not closing.is_alive()
     assert not thread.is_alive()
     assert [type(error) for error in errors] == [ClosedError]
+
+
+def test_a_mask_of_another_shape_is_refused() -> None:
+    with started(spec_of(1, COLUMNS, 1_000)) as shards:
+        append(shards[0].ring, range(101))
+        with sampler_of(shards, select=bc.Priority(alpha=1.0)) as sampler:
+            batch = sampler.sample(8)
+            with pytest.raises(SampleError, match=r"mask has the shape \(3,\), but priority \(8"):
+                sampler.update_priorities(
+                    *(batch.index, batch["shard"], np.ones(8)), mask=np.ones(3, np.bool_)
+                )

@@ -276,7 +276,12 @@ class ShardSampler:
                     f"index has {len(rows)} rows, but priority has the shape {values.shape}; "
                     "give one priority for each"
                 )
-            counted = values if kept is None else values[np.broadcast_to(kept, values.shape)]
+            if kept is not None and kept.shape != values.shape:
+                raise SampleError(
+                    f"mask has the shape {kept.shape}, but priority {values.shape}; give one value "
+                    "for each priority"
+                )
+            counted = values if kept is None else values[kept]
             if not (np.isfinite(counted) & (counted >= 0)).all():
                 raise SampleError("a priority is negative or not finite; give numbers from 0 up")
             for link, at in self._by_shard(places):
@@ -320,7 +325,7 @@ class ShardSampler:
         LappedError
             If a row was overwritten, or its shard lost it.
         WaitTimeoutError
-            If a shard does not answer, with ``missing="error"``.
+            If a shard does not answer: its rows are neither overwritten nor lost.
         ClosedError
             If the sampler was closed.
         """
@@ -550,12 +555,12 @@ class ShardSampler:
             for link in self._links:
                 if link.status == "active" and not link.is_asking_counts:
                     link.ask_counts(self._key)
+            self._usable()
             if wait.is_over():
                 raise RateLimitTimeoutError(self._held(items, wait.seconds))
             wait.pause(lambda seconds: self._held(items, seconds))
             self._fill()
 
-            self._usable()
     def _drawn(self, items: int, wait: _Wait) -> Drawn:
         """Draw, or wait for a shard while none answers."""
         begin = None
@@ -566,20 +571,30 @@ class ShardSampler:
                 self._raise()
             active = [link for link in self._links if link.status == "active"]
             if active and begin is not None:
+                self._let_in()
                 raise SampleError(self._nothing(active))
             if active:
                 # They were empty when they were asked: ask once more.
                 begin = begin or self._clock()
                 for link in active:
-                self._let_in()
                     link.forget_blocks(begin)
                     link.refresh(self._key, items, self._heads.number, begin)
                 continue
+            self._usable()
             if wait.is_over():
                 raise WaitTimeoutError(self._silence(wait.seconds))
             wait.pause(self._silence)
             self._fill()
-                self._let_in()
+
+    def _let_in(self) -> None:
+        """Let writers insert ``min_size`` more, as a ring does that has fewer.
+
+        What was inserted was cleared, or is too short for a window: no draw would raise the limit.
+        """
+        limits, ceilings = self._spec.limiter, self._ceilings
+        if limits is not None and ceilings is not None and self._links[0].has_end:
+            ceilings.raise_limit(ceilings.inserts + limits.min_size)
+            self._follow_limits()
 
     def _batch(self, drawn: Drawn) -> Batch:
         parts, now = [], self._clock()
@@ -594,16 +609,6 @@ class ShardSampler:
         for block, ats, tos in runs.values():
             at, places = np.concatenate(ats), np.concatenate(tos)
             shard[places], age[places] = block.shard, now - block.asked
-    def _let_in(self) -> None:
-        """Let writers insert ``min_size`` more, as a ring does that has fewer.
-
-        What was inserted was cleared, or is too short for a window: no draw would raise the limit.
-        """
-        limits, ceilings = self._spec.limiter, self._ceilings
-        if limits is not None and ceilings is not None and self._links[0].has_end:
-            ceilings.raise_limit(ceilings.inserts + limits.min_size)
-            self._follow_limits()
-
             # The places of a block are taken in order.
             ends = np.cumsum([items for items, _ in block.pieces])
             cuts = np.searchsorted(at, [0, *ends])

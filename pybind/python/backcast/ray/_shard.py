@@ -17,7 +17,7 @@ from backcast.errors import (
     ArgumentError,
     ExistsError,
     InUseError,
-    NotFoundError,
+    LappedError,
     RateLimitTimeoutError,
     SampleError,
 )
@@ -294,6 +294,27 @@ class Shard:
         self._open[key] = _Open(sampler)
         return counts
 
+    def _checked_sampler(self, options: dict[str, Any], seed: int) -> Sampler:
+        """Make a sampler that draws blocks. Options that are refused leave no table behind."""
+        before = self._tables()
+        sampler = self.ring.sampler(seed=seed, **options)
+        try:
+            # Refuses the same options as any block; a ring without rows answers otherwise.
+            sampler.block(1, timeout=0)
+        except RateLimitTimeoutError:
+            pass
+        except BaseException:
+            sampler.close()
+            # Another process of the node may have made a table of its own meanwhile.
+            table = getattr(options.get("select"), "table", None)
+            if table in self._tables() - before:
+                self.ring.remove_table(table)
+            raise
+        return sampler
+
+    def _tables(self) -> set[str]:
+        return {table["name"] for table in self.ring.stats()["tables"]}
+
     def block(self, request: BlockRequest) -> list[Any]:
         """Draw a block.
 
@@ -307,6 +328,8 @@ class Shard:
         nothing: list[Any] = [None] * (request.parts - 1)
         if opened is None:
             return [BlockHead(counts, is_open=False), *nothing]
+        # The one that was asked last is closed last.
+        self._open[request.key] = self._open.pop(request.key)
         if request.largest > opened.largest:
             opened.sampler.raise_largest(request.largest)
             opened.largest = request.largest
@@ -322,8 +345,6 @@ class Shard:
         if block.inserts is not None:
             counts = replace(counts, inserts=block.inserts)
         head = BlockHead(
-        # The one that was asked last is closed last.
-        self._open[request.key] = self._open.pop(request.key)
             counts, True, block.count, block.mass, block.q, block.q_min, block.q_new, "", first
         )
         return [head, *others]
@@ -379,8 +400,15 @@ class Shard:
             self.call(f"{module}.remove")
         for key in list(self._open):
             self.close_sampler(key)
+        if self.ring.limiter is not None:
+            self.ring.limiter.set_ceiling(None)
         self.ring.unlink()
         self.ring.close()
+
+    def discard(self) -> None:
+        """Remove the ring if this process made it. One that it found stays, with its rows."""
+        if self._ring is not None and self.is_made:
+            self.remove()
 
 
 def generation_of(ring: ReplayBuffer) -> str:
@@ -394,12 +422,5 @@ def generation_of(ring: ReplayBuffer) -> str:
 def sendable(select: Any) -> Any:
     """Return a selector as shards draw by it: weights are the learner's."""
     if isinstance(select, Priority):
-        if self.ring.limiter is not None:
-            self.ring.limiter.set_ceiling(None)
         return replace(select, beta=0.0, normalize="batch")
     return select
-    def discard(self) -> None:
-        """Remove the ring if this process made it. One that it found stays, with its rows."""
-        if self._ring is not None and self.is_made:
-            self.remove()
-
