@@ -11,7 +11,8 @@ import pytest
 from backcast.errors import ExistsError, LappedError, SampleError
 from backcast.ray._shard import _MOST_OPEN, Exist, Shard, generation_of
 from backcast.ray._spec import Spec
-from local_shards import WATCHDOG_S, append, in_thread, sampler_of, spec_of, started, until
+from local_shards import append, in_thread, sampler_of, spec_of, started
+from waits import WATCHDOG_S, until
 
 COLUMNS = {"obs": "f4", "reward": "f4"}
 LIMITS = bc.RateLimiter(1, min_size=10, error_buffer=(-30, 30))
@@ -37,7 +38,7 @@ def test_shards_that_fail_to_start_leave_the_rings_that_they_found(
             shard.start("error")
     else:
         shard.start("attach")
-    # As `Shards.create` and `load` do when any shard has failed.
+    # Removes as `Shards.create` and `load` do when a shard has failed.
     shard.discard()
     with bc.ReplayBuffer.attach(earlier.ring_name(0)) as ring:
         assert len(ring) == 50
@@ -115,6 +116,61 @@ def test_a_table_that_was_there_stays_when_options_are_refused() -> None:
         with pytest.raises(SampleError):
             sampler_of([shard], select=bc.Priority(alpha=0.6, stratified=True))
         assert len(shard.ring.stats()["tables"]) == 1
+
+
+def test_rows_of_a_cleared_shard_are_not_drawn_for_long() -> None:
+    now = [100.0]
+    with started(spec_of(2, COLUMNS, 1_000)) as shards:
+        for number, shard in enumerate(shards):
+            append(shard.ring, range(1_000 * number, 1_000 * number + 101))
+        sampler = sampler_of(shards, select=bc.Priority(alpha=1.0), clock=lambda: now[0])
+        before = sampler.sample(64)
+        mine = before["shard"] == 0
+        shards[0].ring.clear()
+        sampler.update_priorities(before.index, before["shard"], np.full(64, 2.0))
+        # Blocks ahead and in use: two that were asked for ahead, and two draws more.
+        for _ in range(6):
+            now[0] += 0.2
+            batch = sampler.sample(64)
+        assert set(batch["shard"].tolist()) == {1}
+        assert sampler.stats()["shards"][0]["stale_priorities"] == mine.sum()
+        with pytest.raises(LappedError):
+            sampler.gather(before.index, before["shard"])
+        found = sampler.gather(before.index, before["shard"], missing="mask")["found"]
+        assert (found == ~mine).all()
+        # The ring goes on, and its rows have other indices.
+        append(shards[0].ring, range(500, 551))
+        for _ in range(6):
+            now[0] += 0.2
+            batch = sampler.sample(64)
+        assert set(batch["shard"].tolist()) == {0, 1}
+        assert (batch["reward"][batch["shard"] == 0] >= 500).all()
+        assert not np.isin(batch.index[batch["shard"] == 0], before.index[mine]).any()
+
+
+def test_a_shard_that_is_resized_stays_the_same_ring() -> None:
+    now = [100.0]
+    with started(spec_of(2, COLUMNS, 200)) as shards:
+        for shard in shards:
+            append(shard.ring, range(201))
+        sampler = sampler_of(shards, seed=3, clock=lambda: now[0])
+        before = sampler.sample(64)
+        shards[0].ring.resize(1_000)
+        append(shards[0].ring, range(201, 801))
+        assert generation_of(shards[0].ring) == shards[0].generation
+        for _ in range(6):
+            now[0] += 0.2
+            sampler.sample(64)
+        batch = sampler.sample(8_000)
+        # One ring of both would have 799 and 200 transitions.
+        share = len(shards[0].ring) / (len(shards[0].ring) + 200)
+        assert share > 0.75
+        assert abs((batch["shard"] == 0).mean() - share) < 5 * np.sqrt(share * (1 - share) / 8_000)
+        assert sampler.stats()["shards"][0]["losses"] == 0
+        rows = sampler.gather(before.index, before["shard"], missing="mask")
+        kept = rows["found"]
+        assert kept[before["shard"] == 0].all()
+        assert (rows["reward"][kept] == before["reward"][kept]).all()
 
 
 def test_samplers_that_killed_learners_left_do_not_add_up() -> None:
