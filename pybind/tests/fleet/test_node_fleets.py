@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import warnings
 from collections.abc import Iterator
@@ -23,10 +25,10 @@ from backcast.errors import (
     RestartLimitError,
     WriterWarning,
 )
-from backcast.fleet._environment import seed_of
+from backcast.fleet._environment import RING, seed_of
 from backcast.ray import _node_supervisor
 from backcast.ray._fleet import ShardFleet
-from backcast.ray._node_fleet import NodeFleet
+from backcast.ray._node_fleet import NodeFleet, _processes_of
 from backcast.ray._node_supervisor import failure_from
 from backcast.ray._spec import Place, Spec
 from local_nodes import LocalCalls
@@ -355,3 +357,19 @@ def test_seeds_are_those_of_one_machine_until_a_supervisor_is_replaced() -> None
     assert seed_of(7, 3, 2, 0) == seed_of(7, 3, 2)
     found = {seed_of(7, rank, life, g) for rank in range(20) for life in range(5) for g in range(5)}
     assert len(found) == 500
+
+
+def test_actors_of_a_fleet_that_is_named_like_a_part_of_another_are_not_its() -> None:
+    # The second is of part 0 of a fleet "walk-1".
+    names = ["walk-1-4", "walk-1-0-4", "walk-11-4"]
+    started = [
+        subprocess.Popen([sys.executable, "-c", "input()"], env={RING: name}, stdin=subprocess.PIPE)
+        for name in names
+    ]
+    try:
+        # A process has its environment once its program has begun.
+        until(lambda: _processes_of("walk-1-0") == [started[1].pid])
+        assert _processes_of("walk-1") == [started[0].pid]
+    finally:
+        for process in started:
+            process.communicate(b"", timeout=60)

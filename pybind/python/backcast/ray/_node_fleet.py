@@ -320,7 +320,8 @@ def _processes_of(name: str) -> list[int]:
             # Processes that end meanwhile, and those of others.
             with suppress(OSError):
                 words = (folder / "environ").read_bytes().split(b"\0")
-                if any(word.startswith(wanted) for word in words):
+                # Another fleet may be named like a part of this one: "walk-0".
+                if any(word.startswith(wanted) and word[len(wanted) :].isdigit() for word in words):
                     found.append(int(folder.name))
     return found
 
