@@ -203,7 +203,8 @@ class Tally:
                 places = {pid: at for at, actor in enumerate(actors) if (pid := actor["pid"])}
                 self._signs.note_ring(ring, places, now_s)
             rows_per_s, updates_per_s = self._rates(now_s, new_rows or 0)
-            for shown, seen in zip(actors, self._actors, strict=True):
+            for shown in actors:
+                seen = self._actors[shown["rank"] - self._first]
                 shown["episodes"], shown["version"] = seen.episodes, seen.version
                 if seen.time_s is not None:
                     shown["since_report_s"] = max(0.0, now_s - seen.time_s)
