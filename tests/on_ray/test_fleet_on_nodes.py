@@ -131,6 +131,26 @@ def test_a_killed_actor_and_a_killed_shard_process_return(
         assert [a["restarts"] for a in fleet.stats()["actors"]] == [1, 0]
 
 
+def test_actors_of_a_killed_fleet_process_end_and_start_again(
+    shards: Shards, place: str, tmp_path: Path
+) -> None:
+    shards.params.publish(weights(1))
+    with shards.fleet(
+        node_programs.act, args=(shards, place, str(tmp_path)), start_timeout=300
+    ) as fleet:
+        until(lambda: len(notes_of(tmp_path)) == NODES)
+        first = {rank: int(of[0][4]) for rank, of in notes_of(tmp_path).items()}
+        # The parent of an actor is the process of its node's fleet.
+        os.kill(int(Path(f"/proc/{first[1]}/stat").read_text().rpartition(")")[2].split()[1]), 9)
+        until(lambda: not alive(first[1]))
+        until(lambda: len(notes_of(tmp_path)[1]) == 2)
+        until(lambda: fleet.stats()["running"] == NODES)
+        before, after = notes_of(tmp_path)[1]
+        assert before[3] != after[3], "another seed"
+        assert alive(first[0]), "the other node goes on"
+        assert fleet.stats()["actors"][1]["restarts"] == 1
+
+
 def test_actors_end_with_a_killed_learner_and_shards_stay(
     cluster: Nodes, shards: Shards, place: str, tmp_path: Path
 ) -> None:
