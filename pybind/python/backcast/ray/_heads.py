@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from backcast._batch import Batch
 from backcast._shards import BlockHeads, Drawn, _Head
 from backcast.errors import BackcastError
 from backcast.ray._link import Link, ShardBlock
+from backcast.ray._packing import gathered
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 MAX_AGE_S = 0.1
@@ -112,3 +115,36 @@ class RemoteHeads(BlockHeads):
                 # A block without items is that of a shard without rows.
                 has_items = block is not None and len(block.q) > 0
                 self._heads[k] = _Head(block, block.asked) if block and has_items else None
+
+
+def assembled(drawn: Drawn, now_s: float) -> Batch:
+    """Return drawn items as a batch of arrays of its own, with ``shard`` and ``cut_age``.
+
+    Parameters
+    ----------
+    drawn : Drawn
+        Items of blocks that came over the network.
+    now_s : float
+        Time from which the age of a block is counted.
+    """
+    parts: list[tuple[dict[str, Any], NDArray[np.int64], NDArray[np.int64]]] = []
+    shard = np.empty(len(drawn.q), np.int64)
+    age = np.empty(len(drawn.q), np.float32)
+    runs: dict[int, tuple[ShardBlock, list[Any], list[Any]]] = {}
+    for block, at, places in drawn.parts:
+        assert isinstance(block, ShardBlock)
+        _, ats, tos = runs.setdefault(id(block), (block, [], []))
+        ats.append(at)
+        tos.append(places)
+    for block, ats, tos in runs.values():
+        at, places = np.concatenate(ats), np.concatenate(tos)
+        shard[places], age[places] = block.shard, now_s - block.asked
+        # The places of a block are taken in order.
+        ends = np.cumsum([items for items, _ in block.pieces])
+        cuts = np.searchsorted(at, [0, *ends])
+        for (items, rows), end, low, high in zip(block.pieces, ends, cuts, cuts[1:], strict=False):
+            if low < high:
+                parts.append((rows, at[low:high] - (end - items), places[low:high]))
+    made = Batch(gathered(parts, len(drawn.q)))
+    made["shard"], made["cut_age"] = shard, age
+    return made

@@ -5,15 +5,15 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-import warnings
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, cast
 
 import numpy as np
 
 from backcast._batch import Batch
-from backcast._calls import explained, levels_up
+from backcast._calls import explained
 from backcast._select import Priority
 from backcast.errors import (
     ArgumentError,
@@ -22,14 +22,15 @@ from backcast.errors import (
     RateLimitTimeoutError,
     SampleError,
     WaitTimeoutError,
-    WaitWarning,
 )
-from backcast.ray._heads import NothingError, RemoteHeads
+from backcast.ray._arguments import STATE, beta_of, check, checked_state, located
+from backcast.ray._heads import NothingError, RemoteHeads, assembled
 from backcast.ray._limiter import Band, Ceilings, band_of
-from backcast.ray._link import Link, ShardBlock
+from backcast.ray._link import Link
 from backcast.ray._packing import gathered
 from backcast.ray._shard import sendable
 from backcast.ray._transport import AwayError, GoneError
+from backcast.ray._waits import PAUSE_S, Wait, held, nothing, silence
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -42,14 +43,8 @@ if TYPE_CHECKING:
 _LEAST_ITEMS = 4
 """Items of a block of a shard that is drawn rarely."""
 _MOST_ITEMS = 2**24
-_PAUSE_S = 0.002
-"""Seconds between two looks at shards that something is awaited from."""
 _COUNTS_S = 0.02
 """Seconds after which a shard is told its ceiling though no block is asked of it."""
-_LONG_S = 10.0
-"""Seconds of a wait after which it warns."""
-_STATE = 1
-"""Version of a saved state."""
 
 
 class ShardSampler:
@@ -71,8 +66,8 @@ class ShardSampler:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        _check(options, shard_timeout, prefetch)
-        state = _checked_state(state, len(transports))
+        check(options, shard_timeout, prefetch)
+        state = checked_state(state, len(transports))
         if seed is None:
             seed = state["seed"] if state else int(np.random.SeedSequence().generate_state(1)[0])
         self._spec, self._seed, self._prefetch = spec, seed, prefetch
@@ -86,8 +81,7 @@ class ShardSampler:
         self._closed, self._closing = False, threading.Lock()
         self._band = Band(spec.limiter) if spec.limiter is not None else None
         has_end = band_of(spec.limiter) is not None
-        ceilings = Ceilings(len(transports)) if self._band is not None else None
-        self._ceilings = ceilings
+        self._ceilings = ceilings = Ceilings(len(transports)) if self._band is not None else None
         self._links = [
             Link(k, spec.label(k), len(transports), of, ceilings, shard_timeout, clock)
             for k, of in enumerate(transports)
@@ -132,9 +126,9 @@ class ShardSampler:
                 break
             if self._clock() >= deadline:
                 break
-            self._sleep(_PAUSE_S)
+            self._sleep(PAUSE_S)
         if not any(link.generation for link in self._links):
-            raise WaitTimeoutError(self._silence(timeout))
+            raise WaitTimeoutError(silence(self._links, timeout))
         self._follow_limits()
 
     def _opening(self, number: int) -> Callable[[], tuple[Any, ...]]:
@@ -148,6 +142,8 @@ class ShardSampler:
     @explained
     def sample(self, batch_size: int, *, timeout: float | None = None) -> Batch:
         """Draw a batch over all shards that answer.
+
+        What the limiter admitted for a draw that ended with an error counts for the next draw.
 
         Parameters
         ----------
@@ -176,16 +172,12 @@ class ShardSampler:
             If the sampler was closed, also by another thread while this one waits.
         BackcastError
             As a shard raised, such as NotFoundError for a table that was removed.
-
-        Notes
-        -----
-        What the limiter admitted for a draw that ended with an error counts for the next draw.
         """
         if isinstance(batch_size, bool) or not isinstance(batch_size, (int, np.integer)):
             raise ArgumentError(f"batch_size is {batch_size!r}; give a whole number of items")
         if not 1 <= batch_size <= _MOST_ITEMS:
             raise SampleError(f"batch_size is {batch_size}; give 1 to {_MOST_ITEMS} items")
-        wait = _Wait(self, timeout)
+        wait = Wait(timeout, self._clock, self._sleep)
         with self._lock:
             self._usable()
             self._last_batch = int(batch_size)
@@ -268,7 +260,7 @@ class ShardSampler:
                 raise SampleError(
                     "the sampler draws without priorities; give select=bc.Priority(...)"
                 )
-            rows, places = _located(index, shard)
+            rows, places = located(index, shard)
             values = np.asarray(priority, np.float64)
             kept = None if mask is None else np.asarray(mask, np.bool_)
             if len(values.shape) < 1 or len(values) != len(rows):
@@ -333,7 +325,7 @@ class ShardSampler:
             raise ArgumentError(f"missing is {missing!r}; give 'error' or 'mask'")
         with self._lock:
             self._usable()
-            rows, places = _located(index, shard)
+            rows, places = located(index, shard)
             if not len(rows):
                 raise SampleError("index has no rows; give at least one")
             asked: list[tuple[Link, NDArray[np.int64], Pending]] = []
@@ -385,7 +377,7 @@ class ShardSampler:
         with self._lock:
             self._usable()
             return {
-                "version": _STATE,
+                "version": STATE,
                 "shards": len(self._links),
                 "seed": self._seed,
                 "opens": self._opens,
@@ -529,7 +521,7 @@ class ShardSampler:
         if self._ceilings is None or self._band is None:
             return
         if self._samples is None:
-            # What the shards counted for an earlier learner, blocks that it did not use included.
+            # Goes on from the counts of an earlier learner, with blocks that it did not use.
             self._samples = sum(link.samples for link in self._links)
         most = self._band.most_inserts(self._samples)
         if most is not None:
@@ -538,7 +530,7 @@ class ShardSampler:
             if link.wants_counts(_COUNTS_S):
                 link.ask_counts(self._key)
 
-    def _admit(self, items: int, wait: _Wait) -> None:
+    def _admit(self, items: int, wait: Wait) -> None:
         """Wait until the limiter allows the items, which are counted one by one."""
         if self._band is None or self._ceilings is None:
             return
@@ -556,12 +548,13 @@ class ShardSampler:
                 if link.status == "active" and not link.is_asking_counts:
                     link.ask_counts(self._key)
             self._usable()
+            words = partial(held, self._spec, self._links, self._ceilings, self._samples, items)
             if wait.is_over():
-                raise RateLimitTimeoutError(self._held(items, wait.seconds))
-            wait.pause(lambda seconds: self._held(items, seconds))
+                raise RateLimitTimeoutError(words(wait.seconds))
+            wait.pause(words)
             self._fill()
 
-    def _drawn(self, items: int, wait: _Wait) -> Drawn:
+    def _drawn(self, items: int, wait: Wait) -> Drawn:
         """Draw, or wait for a shard while none answers."""
         begin = None
         while True:
@@ -572,7 +565,7 @@ class ShardSampler:
             active = [link for link in self._links if link.status == "active"]
             if active and begin is not None:
                 self._let_in()
-                raise SampleError(self._nothing(active))
+                raise SampleError(nothing(self._spec.name, active))
             if active:
                 # They were empty when they were asked: ask once more.
                 begin = begin or self._clock()
@@ -582,8 +575,8 @@ class ShardSampler:
                 continue
             self._usable()
             if wait.is_over():
-                raise WaitTimeoutError(self._silence(wait.seconds))
-            wait.pause(self._silence)
+                raise WaitTimeoutError(silence(self._links, wait.seconds))
+            wait.pause(partial(silence, self._links))
             self._fill()
 
     def _let_in(self) -> None:
@@ -597,142 +590,11 @@ class ShardSampler:
             self._follow_limits()
 
     def _batch(self, drawn: Drawn) -> Batch:
-        parts, now = [], self._clock()
-        shard = np.empty(len(drawn.q), np.int64)
-        age = np.empty(len(drawn.q), np.float32)
-        runs: dict[int, tuple[ShardBlock, list[Any], list[Any]]] = {}
-        for block, at, places in drawn.parts:
-            assert isinstance(block, ShardBlock)
-            _, ats, tos = runs.setdefault(id(block), (block, [], []))
-            ats.append(at)
-            tos.append(places)
-        for block, ats, tos in runs.values():
-            at, places = np.concatenate(ats), np.concatenate(tos)
-            shard[places], age[places] = block.shard, now - block.asked
-            # The places of a block are taken in order.
-            ends = np.cumsum([items for items, _ in block.pieces])
-            cuts = np.searchsorted(at, [0, *ends])
-            for (items, rows), end, low, high in zip(
-                block.pieces, ends, cuts, cuts[1:], strict=False
-            ):
-                if low < high:
-                    parts.append((rows, at[low:high] - (end - items), places[low:high]))
-        made = Batch(gathered(parts, len(drawn.q)))
+        made = assembled(drawn, self._clock())
         if self._priority is not None:
-            beta = _beta(self._priority, self._batches)
+            beta = beta_of(self._priority, self._batches)
             made["weight"] = drawn.weights(beta, self._priority.normalize)
             largest = max(block.q_new for block in self._heads.present())
             for link in self._links:
                 link.largest = max(link.largest, largest)
-        made["shard"], made["cut_age"] = shard, age
         return made
-
-    def _silence(self, seconds: float | None) -> str:
-        parts = [
-            f"{link.label} ({link.status}: {link.reason})"
-            for link in self._links
-            if link.status != "active" or not link.generation
-        ]
-        waited = "" if seconds is None else f" for {seconds:.3g} s"
-        return f"no shard answered{waited}: {'; '.join(parts)}; look at their nodes"
-
-    def _nothing(self, active: list[Link]) -> str:
-        problems = [f"{link.label}: {link.problem}" for link in active if link.problem]
-        reason = problems[0] if problems else "wait for writers"
-        return (
-            f"none of the {len(active)} shards of '{self._spec.name}' that answer has a transition "
-            f"that may be drawn; {reason}"
-        )
-
-    def _held(self, items: int, seconds: float | None) -> str:
-        assert self._ceilings is not None
-        waited = "" if seconds is None else f" for {seconds:.3g} s"
-        out = [link.label for link in self._links if link.status != "active"]
-        silent = f"; without an answer: {', '.join(out)}" if out else ""
-        return (
-            f"the limiter of shards '{self._spec.name}' held a draw of {items} back{waited}: after "
-            f"{self._samples} samples it needs more than the {self._ceilings.inserts} transitions "
-            f"that the shards reported ({self._spec.limiter!r}){silent}"
-        )
-
-
-class _Wait:
-    """A wait that ends, and warns once when it is long."""
-
-    def __init__(self, sampler: ShardSampler, seconds: float | None) -> None:
-        if seconds is not None and not seconds >= 0:
-            raise ArgumentError(f"timeout is {seconds!r}; give seconds from 0 up, or None")
-        self.seconds = seconds
-        self._clock, self._sleep = sampler._clock, sampler._sleep
-        self._begin, self._warned = self._clock(), False
-
-    def is_over(self) -> bool:
-        """Return whether the time is over."""
-        return self.seconds is not None and self._clock() - self._begin >= self.seconds
-
-    def pause(self, words: Callable[[float], str]) -> None:
-        """Sleep for a moment; warn when the wait became long."""
-        waited = self._clock() - self._begin
-        if not self._warned and waited > _LONG_S:
-            self._warned = True
-            warnings.warn(words(waited), WaitWarning, stacklevel=levels_up() + 1)
-        self._sleep(_PAUSE_S)
-
-
-def _beta(priority: Priority, batch: int) -> float:
-    """Return the exponent of the weights at a batch."""
-    beta = priority.beta
-    if callable(beta):
-        return float(beta(batch))
-    if isinstance(beta, tuple):
-        first, batches = beta
-        return first + (1 - first) * min(1.0, batch / batches)
-    return float(beta)
-
-
-def _located(index: ArrayLike, shard: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    rows, places = np.asarray(index), np.asarray(shard)
-    for name, array in (("index", rows), ("shard", places)):
-        if array.dtype != np.int64 or array.ndim != 1:
-            raise SampleError(
-                f"{name} is {array.dtype} with the shape {array.shape}; give the int64 array "
-                "[B] of the batch"
-            )
-    if len(rows) != len(places):
-        raise SampleError(
-            f"index has {len(rows)} rows and shard {len(places)}; give both of one batch"
-        )
-    return rows, places
-
-
-def _check(options: dict[str, Any], shard_timeout: float, prefetch: int) -> None:
-    for refused, instead in (
-        ("share", "one sampler draws from shards; divide its batches"),
-        ("learned", "tables of learned values belong to one ring"),
-    ):
-        if options.get(refused) is not None:
-            raise SampleError(f"{refused} does not go with draws over shards: {instead}")
-    select = options.get("select")
-    if isinstance(select, Priority) and select.initial == "held":
-        raise SampleError(
-            "draws over shards do not go with initial='held': new rows would enter each shard at "
-            "another priority; give initial='ever'"
-        )
-    if isinstance(select, Priority) and select.by == "rank":
-        raise SampleError(
-            "draws over shards do not go with by='rank': a rank is one among the rows of a ring; "
-            "give by='priority'"
-        )
-    if not shard_timeout > 0:
-        raise ArgumentError(f"shard_timeout is {shard_timeout!r}; give seconds above 0")
-    if isinstance(prefetch, bool) or not isinstance(prefetch, int) or not 0 <= prefetch <= 64:
-        raise ArgumentError(f"prefetch is {prefetch!r}; give 0 to 64 blocks of each shard")
-
-
-def _checked_state(state: dict[str, Any] | None, shards: int) -> dict[str, Any] | None:
-    if state is not None and (state.get("version") != _STATE or state.get("shards") != shards):
-        raise SampleError(
-            f"the state is of version {state.get('version')} and {state.get('shards')} shards; "
-            f"give one of version {_STATE} and {shards} shards, as state() returned it"
-        )
-    return state
