@@ -235,8 +235,8 @@ def test_settings_that_cannot_be_are_refused_before_a_ring_is_made(place: Path) 
                 make(100, BOX, DISCRETE, device="cpu", dir=place, sampling=sampling, **given)
         with pytest.raises(bc.errors.ArgumentError, match="Dict"):
             make(100, DICT, DISCRETE, device="cpu", dir=place, n_steps=2, sampling=sampling)
+    own = {"sampling": "sb3", "select": bc.Priority(by="rank")}
     with pytest.raises(bc.errors.ArgumentError, match="rank"):
-        own = {"sampling": "sb3", "select": bc.Priority(by="rank")}
         make(100, BOX, DISCRETE, device="cpu", dir=place, **own)
     assert bc.list_objects(dir=place) == []
     with pytest.raises(bc.errors.ArgumentError, match="PrioritizedReplayBuffer"):
