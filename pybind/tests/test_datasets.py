@@ -110,6 +110,9 @@ NAN = np.where(np.arange(STEPS) == 11, np.nan, 0)
         ({"metadata": {"algorithm": 3}}, "`metadata/algorithm` is a single value"),
         ({"names": np.full(STEPS, "x")}, "`names` has elements of the type"),
         ({"dones": np.zeros(STEPS)}, "`dones` means the same as"),
+        ({"actions": np.ma.array(np.zeros(STEPS), mask=NAN != 0)}, "`actions` has masked values"),
+        ({"actions": [[0]] * (STEPS - 1) + [[0, 1]]}, "`actions` is no array of one row"),
+        ({"infos/qpos": np.zeros((STEPS, 5))}, "`infos/qpos` is there twice"),
     ],
 )
 def test_arrays_that_are_no_steps_are_refused(changes: dict[str, Any], words: str) -> None:
@@ -124,3 +127,10 @@ def test_what_is_left_out_need_not_fit() -> None:
     assert [*buf.schema.columns] == ["action", "obs", "reward"]
     with pytest.raises(bc.errors.ArgumentTypeError, match="a dict of arrays"):
         datasets.from_arrays([1, 2])  # type: ignore[arg-type]
+    with pytest.raises(bc.errors.ArgumentTypeError, match="leave_out is 'infos'"):
+        datasets.from_arrays(steps(), leave_out="infos")
+
+
+def test_a_masked_array_without_masked_values_is_an_array() -> None:
+    buf = datasets.from_arrays(steps(actions=np.ma.array(np.arange(STEPS), mask=False)))
+    assert "action" in buf.schema.columns

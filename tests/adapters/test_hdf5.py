@@ -155,6 +155,11 @@ def test_a_minari_file_that_is_damaged_is_refused(tmp_path: Path) -> None:
         (lambda file: file["episode_3"].pop("rewards"), "episode_3 has no `rewards`"),
         (lambda file: file["episode_3"].pop("infos/speed"), "`infos/speed` is in some episodes"),
         (lambda file: replace(file, "episode_3/observations"), "5 are needed"),
+        (lambda file: put(file, "episode_3/truncations", [0, 7, 0, 0]), "`truncations` of step 1"),
+        (lambda file: put(file, "episode_3/truncations", [0, np.nan, 0, 0]), "is nan; a flag is"),
+        (lambda file: put(file, "episode_3/infos/speed", 3), "is a single value"),
+        (lambda file: put(file, "episode_3/actions", np.zeros((4, 2))), "of shape .* in others"),
+        (lambda file: put(file, "episode_3/actions", np.full(4, 0.5)), "<f8 .* <i8"),
     ):
         minari(path, nested=False)
         with h5py.File(path, "r+") as file:
@@ -170,3 +175,15 @@ def replace(file: Any, name: str) -> None:
     values = file[name][:-1]
     del file[name]
     file[name] = values
+
+
+def put(file: Any, name: str, values: Any) -> None:
+    del file[name]
+    file[name] = values
+
+
+def test_a_text_leaves_nothing_out_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "main_data.hdf5"
+    minari(path, nested=False)
+    with pytest.raises(bc.errors.ArgumentTypeError, match="leave_out is 'infos'"):
+        datasets.from_hdf5(path, leave_out="infos")

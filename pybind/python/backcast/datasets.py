@@ -106,14 +106,16 @@ def from_arrays(
         raise ArgumentTypeError(
             f"arrays is a {type(arrays).__name__}; give a dict of arrays, one row for each step"
         )
-    parts = {}
+    left_out = _names(leave_out)
+    parts: dict[str, _Parts] = {}
     for path, value in _flat(arrays):
-        if _is_left_out(path, leave_out):
+        if _is_left_out(path, left_out):
             continue
-        array = np.asarray(value)
-        if array.ndim == 0:
-            raise ArgumentError(f"`{path}` is a single value; give one row for each step")
-        parts[path] = _Parts.of(array)
+        if path in parts:
+            raise ArgumentError(
+                f"arrays: `{path}` is there twice, as a name and in a nested dict; give one of them"
+            )
+        parts[path] = _Parts.of(_array_of(value, path))
     options = {"capacity": capacity, "exist": exist, "persistent": persistent, "dir": dir}
     return _imported(parts, "arrays", name, options)
 
@@ -165,6 +167,7 @@ def from_hdf5(
         raise MissingExtraError(
             "h5py reads HDF5 files, and is not installed; run `pip install 'backcast[hdf5]'`"
         ) from error
+    left_out = _names(leave_out)
     place = os.fspath(path)
     for inner in ("main_data.hdf5", os.path.join("data", "main_data.hdf5")):
         if os.path.isfile(os.path.join(place, inner)):
@@ -177,10 +180,9 @@ def from_hdf5(
     with file:
         episodes = [key for key in file if key.startswith("episode_")]
         if episodes:
-            parts = _of_episodes(file, episodes, place, leave_out)
+            parts = _of_episodes(file, episodes, place, left_out)
         else:
-            left_out = [*(leave_out or ()), "metadata"]
-            parts = _of_steps(file, place, left_out)
+            parts = _of_steps(file, place, [*left_out, "metadata"])
         options = {"capacity": capacity, "exist": exist, "persistent": persistent, "dir": dir}
         return _imported(parts, place, name, options)
 
@@ -199,7 +201,7 @@ def _of_steps(file: Any, place: str, leave_out: Sequence[str]) -> dict[str, _Par
 
 
 def _of_episodes(
-    file: Any, names: list[str], place: str, leave_out: Sequence[str] | None
+    file: Any, names: list[str], place: str, leave_out: Sequence[str]
 ) -> dict[str, _Parts]:
     """Return the steps of Minari's episodes, one after the other."""
     names = sorted(names, key=lambda name: int(name.removeprefix("episode_")))
@@ -213,6 +215,12 @@ def _of_episodes(
                 raise ArgumentError(
                     f"{place}: {name} has no `{wanted}`, which Minari's data sets have; it has "
                     f"{', '.join(arrays) or 'nothing'}"
+                )
+        for path, data in arrays.items():
+            if not data.shape:
+                raise ArgumentError(
+                    f"{place}: `{path}` of {name} is a single value; give "
+                    f'leave_out=["{path}"] if it is no data of steps'
                 )
         steps = len(arrays["rewards"])
         if not steps:
@@ -231,6 +239,8 @@ def _of_episodes(
             found[path] = values[:steps]
             if top == "observations":
                 found[f"next_observations/{below}" if below else "next_observations"] = values[1:]
+        for flags in ("terminations", "truncations"):
+            _check_flags(found[flags], flags, f"{place}: {name}")
         truncated = np.array(found["truncations"], bool)
         truncated[-1] |= not found["terminations"][-1]
         found["truncations"] = truncated
@@ -244,6 +254,14 @@ def _of_episodes(
             lists.setdefault(path, []).append(values)
     if not lists:
         raise ArgumentError(f"{place} has no episode with a step; there is nothing to store")
+    for path, values in lists.items():
+        kinds = {(part.shape[1:], part.dtype.str) for part in values}
+        if len(kinds) > 1:
+            (shape, dtype), (other, kind) = sorted(kinds)[:2]
+            raise ArgumentError(
+                f"{place}: `{path}` is {dtype} of shape {list(shape)} in some episodes, and {kind} "
+                f'of {list(other)} in others; give leave_out=["{path}"], or write it as one kind'
+            )
     return {path: _Parts.of(np.concatenate(values)) for path, values in lists.items()}
 
 
@@ -256,8 +274,33 @@ def _flat(values: Any, path: str = "") -> Iterator[tuple[str, Any]]:
             yield f"{path}{key}", value
 
 
-def _is_left_out(path: str, leave_out: Sequence[str] | None) -> bool:
-    return any(path == name or path.startswith(f"{name}/") for name in leave_out or ())
+def _names(leave_out: Sequence[str] | None) -> list[str]:
+    # The letters of a text would be names that leave out nothing.
+    if isinstance(leave_out, str):
+        raise ArgumentTypeError(f"leave_out is {leave_out!r}; give a list, [{leave_out!r}]")
+    return [*(leave_out or ())]
+
+
+def _is_left_out(path: str, leave_out: Sequence[str]) -> bool:
+    return any(path == name or path.startswith(f"{name}/") for name in leave_out)
+
+
+def _array_of(value: Any, path: str) -> NDArray[Any]:
+    if np.ma.is_masked(value):
+        raise ArgumentError(
+            f"arrays: `{path}` has masked values, which no column can hold; fill them "
+            "(`array.filled(value)`), and give the mask as a column of its own"
+        )
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ArgumentError(
+            f"arrays: `{path}` is no array of one row for each step: {error}; give numbers or "
+            "flags of one shape"
+        ) from error
+    if array.ndim == 0:
+        raise ArgumentError(f"`{path}` is a single value; give one row for each step")
+    return array
 
 
 def _imported(
@@ -299,6 +342,17 @@ def _check(parts: dict[str, _Parts], source: str) -> None:
             )
 
 
+def _check_flags(values: NDArray[Any], path: str, source: str, first: int = 0) -> None:
+    if values.dtype == np.bool_:
+        return
+    wrong = ~((values == 0) | (values == 1))
+    if wrong.any():
+        row = int(np.flatnonzero(wrong.reshape(len(values), -1).any(axis=1))[0])
+        raise ArgumentError(
+            f"{source}: `{path}` of step {first + row} is {values[row]}; a flag is 0 or 1"
+        )
+
+
 def _write(member: Any, part: _Parts, path: str, source: str) -> None:
     header = {
         "descr": np.lib.format.dtype_to_descr(part.dtype),
@@ -309,12 +363,7 @@ def _write(member: Any, part: _Parts, path: str, source: str) -> None:
     is_flag = path in (*_TERMINATED, *_TRUNCATED)
     at = 0
     for values in part:
-        if is_flag and values.dtype != np.bool_:
-            wrong = ~((values == 0) | (values == 1))
-            if wrong.any():
-                row = at + int(np.flatnonzero(wrong.reshape(len(values), -1).any(axis=1))[0])
-                raise ArgumentError(
-                    f"{source}: `{path}` of step {row} is {values[row - at]}; a flag is 0 or 1"
-                )
+        if is_flag:
+            _check_flags(values, path, source, at)
         member.write(values.tobytes())
         at += len(values)
