@@ -125,6 +125,20 @@ def test_an_empty_ring_and_a_ring_without_rewards_have_summaries() -> None:
     assert (found.returns.count, found.lengths.count, int(found.lengths.mean)) == (0, 1, 5)
 
 
+def test_returns_of_bfloat16_rewards_are_no_sums_of_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    buf = bc.ReplayBuffer.create(None, {"obs": "f4", "reward": "bfloat16"}, capacity=100)
+    with buf.writer() as writer:
+        for t in range(4):
+            # The bits of 1.0 in bfloat16.
+            reward = np.uint16(0x3F80)
+            writer.append(obs=t, reward=reward, terminated=t == 3, truncated=False, final_obs=9)
+    # Arrays have the bits where `ml_dtypes` is not installed.
+    rows = buf.rows(0, 0, 4)
+    bits = {**rows, "reward": rows["reward"].view(np.uint16)}
+    monkeypatch.setattr(summaries, "_chunks", lambda *_: iter([(bits, 0)]))
+    assert float(summarize(buf).returns.mean) == 4.0
+
+
 def test_nan_is_not_hidden() -> None:
     found = Moments.of([1.0, np.nan]) + Moments.of([3.0])
     assert np.isnan([found.mean, found.min, found.max, found.std]).all()
@@ -187,6 +201,8 @@ def test_rows_that_a_writer_overwrites_are_counted_whole_or_not_at_all(
         ({"columns": ["no"]}, bc.errors.ColumnError, "no column `no`"),
         ({"lanes": [1]}, bc.errors.ArgumentError, "a lane is 1"),
         ({"lanes": [0, 0]}, bc.errors.ArgumentError, "twice"),
+        ({"lanes": 0}, bc.errors.ArgumentTypeError, "a list of lanes"),
+        ({"columns": "reward"}, bc.errors.ArgumentTypeError, "give a list"),
         ({"lane": 0}, bc.errors.ArgumentTypeError, "lanes"),
     ],
 )

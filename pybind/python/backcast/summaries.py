@@ -7,7 +7,7 @@ rows, of lanes, of processes and of rings.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -54,8 +54,8 @@ class Moments:
     deviations: NDArray[np.float64]
     min: NDArray[np.float64]
     max: NDArray[np.float64]
-    # What float64 rounded off the mean: without it many merges would round deviations that are
-    # small beside the mean.
+    # Rounding error of the mean in float64. Without it, many merges would round deviations that
+    # are small beside the mean.
     _rest: NDArray[np.float64] = field(repr=False)
 
     @classmethod
@@ -195,6 +195,8 @@ def summarize(
         If a lane does not exist, or is given twice.
     ColumnError
         If a column does not exist.
+    ArgumentTypeError
+        If `columns` is a text, or `lanes` no sequence.
     ClosedError
         If the buffer was closed.
 
@@ -213,12 +215,16 @@ def summarize(
     if not isinstance(buf, ReplayBuffer):
         raise ArgumentTypeError(f"buf is {buf!r}; give a backcast.ReplayBuffer")
     schema = buf.schema
+    if isinstance(columns, str):
+        raise ArgumentTypeError(f"columns is {columns!r}; give a list, [{columns!r}]")
     names = [*schema.columns] if columns is None else [*dict.fromkeys(columns)]
     for name in names:
         if name not in schema.columns:
             raise ColumnError(
                 f"the ring has no column `{name}`; it has {', '.join(schema.columns)}"
             )
+    if not (lanes is None or isinstance(lanes, Iterable)):
+        raise ArgumentTypeError(f"lanes is {lanes!r}; give a list of lanes, such as [0]")
     chosen = range(buf.lanes) if lanes is None else [_lane_of(lane, buf) for lane in lanes]
     if len({*chosen}) < len(chosen):
         raise ArgumentError(f"lanes is {lanes!r}, with one of them twice; give each once")
@@ -232,7 +238,8 @@ def summarize(
 
 def _of_lane(buf: ReplayBuffer, lane: int, span: tuple[int, int], codes: dict[str, str]) -> Summary:
     parts: dict[str, list[Moments]] = {name: [] for name in codes}
-    has_rewards = buf.schema.columns.get("reward", ("", (1,), ""))[1] == ()
+    reward_code, reward_shape, _ = buf.schema.columns.get("reward", ("", (1,), ""))
+    has_rewards = reward_shape == ()
     episodes = _Episodes()
     counted = lapped = 0
     for rows, lost in _chunks(buf, lane, *span):
@@ -245,7 +252,7 @@ def _of_lane(buf: ReplayBuffer, lane: int, span: tuple[int, int], codes: dict[st
         counted += int(steps.sum())
         for name, code in codes.items():
             parts[name].append(Moments.of(_floats(_nested(rows, name), code)[steps]))
-        episodes.add(rows, _floats(rows["reward"], "") if has_rewards else None)
+        episodes.add(rows, _floats(rows["reward"], reward_code) if has_rewards else None)
     merged = {name: reduce(lambda a, b: a + b, of) for name, of in parts.items() if of}
     for name in codes:
         shape = buf.schema.columns[name][1]
