@@ -20,6 +20,7 @@ from tensordict.nn import TensorDictModule
 from torchrl.data import LazyTensorStorage, OneHot, TensorDictReplayBuffer
 from torchrl.modules import QValueActor
 from torchrl.objectives import DQNLoss
+from torchrl.objectives.value import GAE
 
 STEPS = 40
 LENGTH = 9  # of an episode
@@ -160,8 +161,51 @@ def test_ragged_episodes_and_rollouts_have_their_own_batch_sizes() -> None:
     assert ragged.batch_size == torch.Size([3 * LENGTH])
     assert ragged["next", "done"].sum() == 3
     rolled = Sampler(buf, form=bc.Rollout(8), select=bc.Consume(table="r")).sample(1)
-    assert rolled.batch_size == torch.Size([8, 1])
-    assert rolled["action"][:, 0].tolist() == list(range(8))
+    assert rolled.batch_size == torch.Size([1, 8])
+    assert rolled["action"][0].tolist() == list(range(8))
+
+
+def test_advantages_of_rollouts_are_summed_along_time() -> None:
+    lanes, length = 3, 10
+    buf = bc.ReplayBuffer.create(
+        None, {"obs": ("f4", (1,)), "reward": "f4"}, capacity=300, lanes=lanes
+    )
+    rewards = torch.rand(length + 1, lanes)
+    never = np.zeros(lanes, bool)
+    with buf.writer(lanes, "same_step") as writer:
+        for row in rewards.numpy():
+            writer.append(obs=row[:, None], reward=row, terminated=never, truncated=never)
+        rolled = Sampler(buf, form=bc.Rollout(length), select=bc.Consume()).sample(lanes)
+    rolled["state_value"] = torch.zeros(lanes, length, 1)
+    rolled["next", "state_value"] = torch.zeros(lanes, length, 1)
+    GAE(gamma=0.9, lmbda=1.0, value_network=None)(rolled)
+    expected = torch.zeros(lanes, length)
+    at = rolled["index"] >> 48
+    for t in reversed(range(length)):
+        later = expected[:, t + 1] if t + 1 < length else 0
+        expected[:, t] = rewards[t][at[:, 0]] + 0.9 * later
+    assert torch.allclose(rolled["advantage"][..., 0], expected)
+
+
+@pytest.mark.parametrize(
+    ("column", "options"),
+    [
+        ("observation", {}),
+        ("root/observation", {}),
+        ("next/observation", {}),
+        ("next/reward", {}),
+        ("root/index", {}),
+        ("priority_weight", {}),
+        ("collector/mask", {}),
+        ("steps_to_next_obs", {"n_step": 2, "gamma": 0.9}),
+    ],
+)
+def test_columns_of_one_key_are_refused(column: str, options: dict[str, Any]) -> None:
+    columns = {"obs": "f4", "reward": "f4", column: "f4"}
+    buf = bc.ReplayBuffer.create(None, columns, capacity=20)
+    with pytest.raises(bc.errors.ArgumentError, match=f"`{column}` has the key|column `{column}`"):
+        Sampler(buf, **options)
+    Sampler(buf, columns=["obs", "reward"], **options).close()
 
 
 def test_priorities_go_with_the_index_of_windows_too() -> None:

@@ -54,7 +54,8 @@ class Sampler:
     ``observation``. ``reward`` and the ends of episodes lie below ``next``: ``reward``, ``done``,
     ``terminated`` and ``truncated``, each ``[B, 1]``. Other columns lie at the root, and ``a/b`` is
     ``("a", "b")``. Each batch has ``index``; ``priority_weight`` with priorities, and
-    ``("collector", "mask")`` with windows, whose batch size is ``[B, L]``.
+    ``("collector", "mask")`` with windows, whose batch size is ``[B, L]``. Rollouts have
+    ``[N, T]``, time last, as the batches of TorchRL's collectors.
 
     Parameters
     ----------
@@ -73,7 +74,8 @@ class Sampler:
     Raises
     ------
     ArgumentError
-        If the ring has no observations, or the options have no form as a TensorDict.
+        If the ring has no observations, two columns would have one key, or the options have no
+        form as a TensorDict.
     ArgumentTypeError
         If an argument is of another type.
 
@@ -122,6 +124,7 @@ class Sampler:
         self._first = frozenset(getattr(settings.get("form"), "first", None) or ()) | {
             name for name, length in windows.items() if length == "first"
         }
+        self._is_rollout = isinstance(settings.get("form"), bc.Rollout)
         self._check(settings)
         chosen = options.get("columns")
         if state is not None:
@@ -183,12 +186,29 @@ class Sampler:
                 is_sum = name == "reward" and self._n_step is not None
                 column = "n_reward" if is_sum else name
                 self._plan.append(_Step.of(column, code, following, is_first=name in self._first))
+        self._refuse_equal_keys()
         self._known = frozenset(
             part for name in names for part in self._tops(name, schema[name][2])
         ) | {*ENDS, *_PLACED}
         if not hidden and chosen is None:
             return None
         return [*dict.fromkeys([*wanted, "terminated", "truncated"])]
+
+    def _refuse_equal_keys(self) -> None:
+        """Refuse columns of which one would hide another, or what a batch has besides columns."""
+        taken: dict[tuple[str, ...], str] = {("index",): "the index of each transition"}
+        taken |= {("next", end): "the ends of episodes" for end in ENDS}
+        taken |= {key: f"the {name}s of batches" for name, key in _RENAMED.items()}
+        if self._n_step is not None:
+            taken["steps_to_next_obs",] = "the transitions of a return"
+        for step in self._plan:
+            key, column = (*step.folders, step.name), "/".join((step.top, *step.path))
+            if key in taken:
+                raise ArgumentError(
+                    f"column `{column}` has the key {key} in a TensorDict, and so has "
+                    f"{taken[key]}; give columns= without one of them, or rename the column"
+                )
+            taken[key] = f"column `{column}`"
 
     @staticmethod
     def _tops(name: str, role: str) -> list[str]:
@@ -217,7 +237,8 @@ class Sampler:
         Returns
         -------
         TensorDict
-            Of batch size ``[B]``, ``[B, L]`` for windows, or what ``transform`` returned.
+            Of batch size ``[B]``, ``[B, L]`` for windows, ``[N, T]`` for rollouts, or what
+            ``transform`` returned.
         """
         return self._sampler.sample(batch_size, timeout=timeout)
 
@@ -353,6 +374,9 @@ class Sampler:
         following["truncated"] = torch.from_numpy(truncated[..., None])
         self._put_others(values, batch, dims)
         found = _tensordict(values, torch.Size(dims))
+        if self._is_rollout:
+            # Time is the last axis of TorchRL's batches, along which `GAE` sums.
+            found = found.transpose(0, 1).contiguous()
         if self._device.type != "cpu":
             found = found.to(self._device)
         return found if self._transform is None else self._transform(found)
