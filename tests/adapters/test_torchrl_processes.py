@@ -206,6 +206,25 @@ def test_a_cleared_ring_is_empty_for_every_process(place: Path) -> None:
     two.close()
 
 
+def test_one_draw_agrees_on_the_elements_while_others_are_stored(place: Path) -> None:
+    one, two = (Storage(20, name="moves", dir=place) for _ in range(2))
+    one.set(range(20), steps(0, 20))
+    one.set([0], steps(20, 1))
+    everything, every = two[:], torch.arange(20)
+    # A slice sampler reads these in turn, after it has chosen the ends of episodes.
+    one.set(range(1, 16), steps(21, 15))
+    assert len(two) == 20
+    assert (two._is_full, two._last_cursor_index) == (True, 19)
+    assert torch.equal(two[every]["observation"], everything["observation"])
+    # The next draw sees the new elements.
+    assert len(two) == 20
+    assert two._last_cursor_index == 14
+    assert_whole(two[every])
+    assert two[every]["observation"][:, 0].max() == 34
+    one.close()
+    two.close()
+
+
 def test_what_is_no_storage_or_of_another_size_is_refused(place: Path) -> None:
     ring = bc.ReplayBuffer.create("plain", {"obs": "f4"}, capacity=10, dir=place)
     with pytest.raises(bc.errors.ArgumentError, match=r"Sampler\(buf\)"):

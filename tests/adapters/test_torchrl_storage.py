@@ -340,6 +340,29 @@ def test_a_cleared_ring_empties_the_storage() -> None:
     assert len(ours) <= 1
 
 
+@pytest.mark.parametrize("read", [True, False])
+def test_a_buffer_goes_on_at_position_0_after_its_ring_was_cleared(read: bool) -> None:
+    ours = buffer(size=20)
+    ours.extend(steps(0, 7))
+    ours.storage.ring.clear()
+    if read:
+        assert len(ours) == 0
+    else:
+        # TorchRL has chosen the positions by then.
+        with pytest.raises(bc.errors.ArgumentError, match="cleared meanwhile"):
+            ours.extend(steps(50, 5))
+    for first, at in ((60, 0), (65, 5)):
+        assert torch.equal(ours.extend(steps(first, 5)), torch.arange(at, at + 5))
+    assert_equal(ours[:], steps(60, 10))
+
+
+def test_large_storages_are_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("backcast.torchrl._elements._PIECE", 7)
+    ours = buffer(size=40)
+    ours.extend(steps(0, 55))
+    assert_equal(ours[:], steps(15, 40)[(torch.arange(40) + 25) % 40])
+
+
 def test_a_resized_ring_keeps_the_elements(place: Path) -> None:
     ours = buffer(size=20, storage={"name": "grows", "dir": place})
     ours.extend(steps(0, 20))
@@ -443,6 +466,8 @@ def test_elements_are_not_changed_in_place() -> None:
         lambda: ours.__setitem__(slice(3, 4), steps(50, 1)),
         lambda: ours.set_at_("action", torch.zeros(1, 2), torch.tensor([3])),
         lambda: ours.update_({"action": torch.zeros(20, 2)}),
+        lambda: ours.__setitem__("action", torch.zeros(20, 2)),
+        lambda: ours.__setitem__(("next", "reward"), torch.zeros(20, 1)),
     ):
         with pytest.raises(bc.errors.ArgumentError, match="not changed in place"):
             change()

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from tensordict import TensorDict, TensorDictBase, is_tensor_collection
+from torchrl.data.replay_buffers import ReplayBuffer
 
 from backcast.errors import ArgumentError, ArgumentTypeError, SampleError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
+    import backcast as bc
     from backcast.torchrl._layout import Key, Layout
+
+# Rows that are read at once; a sampler gathers no more than 2^24.
+_PIECE = 1 << 20
+# Calls between `rb["key"] = value` and the storage, and some more.
+_DEPTH = 8
 
 
 def tensordict_of(data: Any) -> TensorDictBase:
@@ -44,7 +54,43 @@ def as_tensordict(tensors: dict[Key, torch.Tensor], count: int) -> TensorDict:
     return TensorDict(nested_dict({"/".join(key): value for key, value in tensors.items()}), count)
 
 
-def chosen(index: Any, size: int, *, single: bool) -> NDArray[np.int64]:
+def gathered(
+    reader: bc.Sampler,
+    index: NDArray[np.int64],
+    tensors_of: Callable[[bc.Batch], dict[Key, torch.Tensor]],
+) -> tuple[dict[Key, torch.Tensor], NDArray[np.bool_]]:
+    """Return the tensors of rows, and which of them there still are."""
+    whole: dict[Key, torch.Tensor] = {}
+    found = np.zeros(index.size, bool)
+    for start in range(0, index.size, _PIECE):
+        part = slice(start, start + _PIECE)
+        batch = reader.gather(index[part], missing="mask")
+        assert batch.found is not None
+        found[part] = batch.found
+        tensors = tensors_of(batch)
+        if index.size <= _PIECE:
+            return tensors, found
+        for key, value in tensors.items():
+            if not start:
+                whole[key] = value.new_empty((index.size, *value.shape[1:]))
+            whole[key][part] = value
+    return whole, found
+
+
+def refuse_assignment(reason: str) -> None:
+    """Refuse ``rb["key"] = value``, for which TorchRL's buffers change what ``[:]`` returned."""
+    frame = sys._getframe(1)
+    for _ in range(_DEPTH):
+        if frame.f_back is None:
+            return
+        frame = frame.f_back
+        if frame.f_code.co_name == "__setitem__" and isinstance(
+            frame.f_locals.get("self"), ReplayBuffer
+        ):
+            raise ArgumentError(reason)
+
+
+def chosen(index: Any, size: int) -> NDArray[np.int64]:
     """Return the positions that an index chooses among the first `size`."""
     if isinstance(index, slice):
         return np.arange(*index.indices(size), dtype=np.int64)

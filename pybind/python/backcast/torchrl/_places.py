@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from backcast.errors import ArgumentError
 from backcast.torchrl._layout import nested
 
 if TYPE_CHECKING:
@@ -50,6 +51,27 @@ class Places:
     def last_position(self) -> int | None:
         """Position of the newest element; None if there is none."""
         return self._newest % self._max_size if self._count else None
+
+    def numbers(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the numbers of new elements, whose positions must follow the newest one."""
+        size, expected = self._max_size, self.next_number
+        start = int(positions[0])
+        skipped = (start - expected) % size
+        numbers = expected + skipped + np.arange(positions.size, dtype=np.int64)
+        # Only a longer `extend` than the storage skips positions: those of its first elements.
+        allowed = skipped == 0 or positions.size == size
+        if allowed and not (numbers % size != positions).any():
+            return np.asarray(numbers, np.int64)
+        if not self._count and self._newest >= 0 and expected % size == 0:
+            raise ArgumentError(
+                f"position {start} does not follow: the ring was cleared meanwhile, and positions "
+                "begin at 0 again; store the elements again, as the buffer begins there now"
+            )
+        raise ArgumentError(
+            f"position {start} does not follow the newest one, after which {expected % size} is "
+            "next; a ring is written round robin: use TensorDictRoundRobinWriter, and one buffer "
+            "with shared=True in all processes that write"
+        )
 
     def add(self, numbers: NDArray[np.int64], index: NDArray[np.int64]) -> None:
         """Note where elements lie, in the order of their numbers."""

@@ -21,8 +21,10 @@ from backcast.torchrl._elements import (
     as_tensordict,
     chosen,
     clones_of,
+    gathered,
     nested_dict,
     positions_of,
+    refuse_assignment,
     tensordict_of,
 )
 from backcast.torchrl._layout import Key, Layout
@@ -67,7 +69,8 @@ class Storage(TensorStorage):
         length; one of n transitions takes n + 1 rows. With fewer the oldest elements may be
         overwritten early, and drawing them raises LappedError.
     shared : bool
-        X
+        Let several processes write by turns, through one buffer with ``shared=True``; each
+        ``extend`` then ends its last episode.
     exist : {"attach", "error", "replace"}
         Policy when the name is taken. Attaching continues after the newest element.
     persistent : bool
@@ -185,8 +188,7 @@ class Storage(TensorStorage):
 
     def _forget_handles(self) -> None:
         self._pid = os.getpid()
-        # A ring without a name is gone with its handle.
-        self._closed = False
+        self._closed = False  # A ring without a name is gone with its handle.
         self._ring: bc.ReplayBuffer | None = None
         self._reader: bc.Sampler | None = None
         self._writer: bc.Writer | None = None
@@ -194,6 +196,7 @@ class Storage(TensorStorage):
         self._places: Places | None = None
         # The newest element, and the index of its row, while the row has no successor.
         self._pending: tuple[int, dict[Key, torch.Tensor]] | None = None
+        self._keeps_length = False  # Whether the next `len` is that of the last `[:]`.
 
     def _check_process(self) -> None:
         """Attach again in a forked child, where the handles of the parent are void."""
@@ -246,25 +249,33 @@ class Storage(TensorStorage):
             lane_policy="overwrite",
             dir=self._dir,
         )
-        # A second creation in this process or a child attaches.
-        self._exist = "attach"
+        self._exist = "attach"  # A second creation in this process or a child attaches.
         self._open(ring, layout)
 
     @property
     def _found(self) -> Places | None:
         """Places of all elements that are stored by now."""
+        before = None if self._places is None else self._places.next_number
+        places = self._refresh()
+        # Another process stored or cleared. A shared cursor moves while others store.
+        if places is not None and before not in (None, places.next_number) and not self.shared:
+            self._set_cursors(places.next_number % self.max_size)
+        return places
+
+    def _refresh(self) -> Places | None:
+        """Find all elements; leave the cursor, which TorchRL moves before it stores."""
         self._check_process()
         if self._ring is None:
             self._attach(required=False)
-        places = self._places
-        if places is not None:
-            before = places.next_number
-            places.refresh()
-            # Another process stored them, and this one continues if it stores again. A shared
-            # cursor moves while others store.
-            if places.next_number != before and self._writer is None and not self.shared:
-                self._set_cursors(places.next_number % self.max_size)
-        return places
+        if self._places is not None:
+            self._places.refresh()
+        return self._places
+
+    @property
+    def _known(self) -> Places | None:
+        """Places that the last ``len`` or ``[:]`` found: one draw of a sampler agrees on them."""
+        self._check_process()
+        return self._found if self._places is None else self._places
 
     # Storing
 
@@ -317,14 +328,14 @@ class Storage(TensorStorage):
         kept = min(positions.size, self.max_size)
         if kept < positions.size:
             positions, data = positions[-kept:], data[-kept:]
-        places = self._found
+        self._refresh()
         layout = self._layout or Layout.of(data, dims, self.max_size)
         columns, following = layout.arrays_of(data, dims)
         ends = layout.ends_of(columns, kept)
         with self._writing(layout) as writer:
-            places = self._found
+            places = self._refresh()
             assert places is not None
-            numbers = self._numbers(places, positions)
+            numbers = places.numbers(positions)
             columns[layout.number] = numbers
             following[layout.number] = numbers + 1
             index = writer.extend(
@@ -338,23 +349,6 @@ class Storage(TensorStorage):
             unfinished = not (self.shared or ends[0][-1] or ends[1][-1])
             element = data if single else data[-1]
             self._pending = (at, clones_of(element, layout)) if unfinished else None
-
-    def _numbers(self, places: Places, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the numbers of the elements, whose positions must follow the newest one."""
-        expected = places.next_number
-        start = int(positions[0])
-        skipped = (start - expected) % self.max_size
-        numbers = expected + skipped + np.arange(positions.size, dtype=np.int64)
-        # Only a longer `extend` than the storage skips positions: those of its first elements.
-        allowed = skipped == 0 or positions.size == self.max_size
-        if not allowed or (numbers % self.max_size != positions).any():
-            raise ArgumentError(
-                f"position {start} does not follow the newest one, after which "
-                f"{expected % self.max_size} is next; a ring is written round robin: use "
-                "TensorDictRoundRobinWriter, and one buffer with shared=True in all processes that "
-                "write"
-            )
-        return np.asarray(numbers, np.int64)
 
     def _writing(self, layout: Layout) -> AbstractContextManager[bc.Writer]:
         if self._ring is None:
@@ -399,12 +393,21 @@ class Storage(TensorStorage):
         LappedError
             If the row of an element is overwritten or dropped.
         """
-        ring, places = self.ring, self._found
-        assert places is not None
         if isinstance(index, tuple) and len(index) == 1:
             index = index[0]
+        if is_all := isinstance(index, slice) and index == slice(None):
+            refuse_assignment(_IN_PLACE)
+        ring = self.ring
         single = isinstance(index, int | np.integer) or getattr(index, "ndim", None) == 0
-        positions = chosen(index, len(places), single=single)
+        # Samplers choose positions by `len` or `[:]`; new elements would move under them.
+        places = self._found if single or isinstance(index, slice) else self._known
+        assert places is not None
+        self._keeps_length = is_all
+        try:
+            positions = chosen(index, len(places))
+        except SampleError:
+            self._refresh()
+            positions = chosen(index, len(places))
         found = self._gathered(ring, places.index[positions], positions)
         elements = as_tensordict(found, len(positions))
         return elements[0] if single else elements
@@ -416,10 +419,7 @@ class Storage(TensorStorage):
         assert self._layout is not None
         if not index.size:
             return self._layout.empty()
-        batch = self._reader.gather(index, missing="mask")
-        tensors = self._layout.tensors_of(batch)
-        found = batch.found
-        assert found is not None
+        tensors, found = gathered(self._reader, index, self._layout.tensors_of)
         if found.all():
             return tensors
         lost = ~found
@@ -441,8 +441,8 @@ class Storage(TensorStorage):
         return tensors
 
     def __len__(self) -> int:
-        """Return how many elements can be read here."""
-        places = self._found
+        """Return how many elements can be read here; after ``[:]`` how many that returned."""
+        places, self._keeps_length = self._known if self._keeps_length else self._found, False
         return 0 if places is None else len(places)
 
     def contains(self, item: Any) -> Any:
@@ -465,7 +465,7 @@ class Storage(TensorStorage):
         places.refresh()
         places.forget()
 
-    # What TorchRL's samplers and writers ask
+    # Methods that TorchRL's samplers and writers call.
 
     @property
     def initialized(self) -> bool:
@@ -474,7 +474,8 @@ class Storage(TensorStorage):
 
     @property
     def _is_full(self) -> bool:
-        return bool(len(self) == self.max_size)
+        places = self._known
+        return places is not None and len(places) == self.max_size
 
     @property
     def _len(self) -> int:
@@ -507,7 +508,7 @@ class Storage(TensorStorage):
 
     @property
     def _last_cursor_index(self) -> int | None:
-        places = self._found
+        places = self._known
         last: int | None = None if places is None else places.last_position
         return last
 
@@ -521,8 +522,7 @@ class Storage(TensorStorage):
         return revision
 
     def _bump_mutation_revision(self) -> NoReturn:
-        # Buffers call it after they changed what `get` returned, which are copies.
-        raise ArgumentError(_IN_PLACE)
+        raise ArgumentError(_IN_PLACE)  # Buffers have changed what `get` returned, a copy.
 
     def flatten(self) -> Storage:
         """Return the storage itself."""
@@ -586,7 +586,7 @@ class Storage(TensorStorage):
         state: dict[str, Any] = super(TensorStorage, self).__getstate__()
         for handle in ("_ring", "_reader", "_writer", "_layout", "_places", "_pending"):
             del state[handle]
-        del state["_pid"], state["_closed"]
+        del state["_pid"], state["_closed"], state["_keeps_length"]
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
