@@ -242,6 +242,7 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"actions": 3}, ArgumentTypeError, "actions is 3"),
     ({"actions": Discrete((0.5,))}, EnvError, r"Discrete\.choices"),
     ({"actions": Discrete((0, 2))}, EnvError, r"Discrete\.choices.*2"),
+    ({"reward": Drawdown}, ArgumentTypeError, r"reward is .*, or a function of a PortfolioStep"),
     ({"reward": "sharp"}, EnvError, '"sharp".*"differential_sharpe"'),
     ({"reward": Excess("SPY")}, EnvError, '"SPY"'),
     ({"reward": DifferentialSharpe(2)}, EnvError, r"DifferentialSharpe\.rate.*2"),
@@ -324,3 +325,9 @@ def test_panel_transitions_refuse_fractions_and_keep_short_positions(panel: bc.P
             state["shares"] = np.array([[-3, 0], [0, 7]])
         buffer.add(first, np.zeros((2, 2)), np.zeros(2), second, np.zeros(2, bool))
         assert len(buffer) == 2
+
+
+def test_choices_that_are_no_numbers_are_refused() -> None:
+    for given in (5, "ab"):
+        with pytest.raises(ArgumentTypeError, match=r"choices is .*; give fractions of hmax"):
+            Discrete(given)  # type: ignore[arg-type]

@@ -50,6 +50,10 @@ class Discrete:
     choices: tuple[float, ...] = (-1.0, 0.0, 1.0)
 
     def __init__(self, choices: Sequence[float] = (-1.0, 0.0, 1.0)) -> None:
+        if isinstance(choices, str | bytes) or not hasattr(choices, "__iter__"):
+            raise ArgumentTypeError(
+                f"choices is {choices!r}; give fractions of hmax, such as (-1, 0, 1)"
+            )
         object.__setattr__(self, "choices", tuple(choices))
 
 
@@ -105,7 +109,7 @@ class Drawdown:
 
 @dataclass(frozen=True)
 class Excess:
-    """Reward: the log return less that of a ticker.
+    """Reward: the log return less that of a ticker, with dividends and splits that are named.
 
     Parameters
     ----------
@@ -202,7 +206,8 @@ def plain_settings(settings: dict[str, Any]) -> tuple[dict[str, Any], Any]:
             plain |= _fields(given)
         elif given is not None and not isinstance(given, str):
             objects = ", ".join(f"{kind.__name__}(...)" for kind in kinds)
-            raise ArgumentTypeError(f"{name} is {given!r}; give a word, or one of {objects}")
+            more = ", or a function of a PortfolioStep" if name == "reward" else ""
+            raise ArgumentTypeError(f"{name} is {given!r}; give a word, or one of {objects}{more}")
     margin = plain.pop("margin", None)
     if isinstance(margin, Margin):
         plain |= _fields(margin)
