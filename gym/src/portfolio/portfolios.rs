@@ -3,7 +3,6 @@
 use std::ops::Range;
 
 use backcast_core::plumbing::{copy_slice, run_simd};
-use backcast_market::PriceColumn;
 
 use super::{
     account::{MarketDay, PortfolioAccount, StepTotals},
@@ -16,12 +15,10 @@ use super::{
     prices::{Prices, ValueHoldings},
     record::{EpisodeRecord, MOST_FILLS, PortfolioFill},
     rewards::{RewardState, StepFields},
-    setup::{CLOSE, SetupView},
+    setup::{CLOSE, OPEN, SetupView},
     units::UnitBooks,
 };
 use crate::contract::{EnvStream, EpisodeSums, StepOutcome, zeros};
-
-const OPEN: usize = PriceColumn::Open as usize;
 
 /// Buffers of `N` portfolios.
 ///
@@ -273,8 +270,10 @@ impl Portfolios {
         self.sums[env].arrive(end);
         let sums = &self.sums[env];
         let at_limit = sums.length >= rules.max_episode_steps;
-        let benchmark =
-            setup.benchmark.map_or(0.0, |ticker| setup.rows.row(ticker, day).value(CLOSE));
+        let benchmark = setup.benchmark.map_or((0.0, 0.0), |ticker| {
+            let row = setup.rows.row(ticker, day);
+            (row.value(CLOSE), rules.terms.worth_of_old_unit(row))
+        });
         let reward =
             self.reward_states[env].reward(setup.reward, (begin, end), drawdown, sums, benchmark);
         self.steps.value_before[env] = begin;

@@ -33,7 +33,8 @@ pub enum Reward {
         /// Weight of the drawdown, at least 0.
         weight: f64,
     },
-    /// Log return less that of the last known close of `ticker`, which may be a macro ticker.
+    /// Log return less that of `ticker`, which may be a macro ticker, from its last known close.
+    /// Dividends and splits count where columns of them are named.
     Excess {
         /// Ticker of the panel.
         ticker: String,
@@ -73,14 +74,15 @@ impl RewardState {
     }
 
     /// Returns the reward of a step from `before` to `after`. `drawdown`: maximum drawdown before
-    /// the step. `benchmark`: close of the benchmark after it, 0 without a row.
+    /// the step. `benchmark`: close of the benchmark after it, 0 without a row, and what a unit
+    /// that was held before is worth at it.
     pub(crate) fn reward(
         &mut self,
         reward: &Reward,
         (before, after): (f64, f64),
         drawdown: f64,
         sums: &EpisodeSums,
-        benchmark: f64,
+        (benchmark, worth): (f64, f64),
     ) -> f64 {
         match *reward {
             Reward::LogReturn => log_return(before, after),
@@ -92,7 +94,7 @@ impl RewardState {
             }
             Reward::Excess { .. } => {
                 let moved = if self.benchmark > 0.0 && benchmark > 0.0 {
-                    (benchmark / self.benchmark).ln()
+                    (worth / self.benchmark).ln()
                 } else {
                     0.0
                 };

@@ -14,6 +14,8 @@ use super::{
 };
 use crate::contract::EnvStream;
 
+/// Position of the open in a row of a panel.
+pub(crate) const OPEN: usize = PriceColumn::Open as usize;
 /// Position of the close in a row of a panel.
 pub(crate) const CLOSE: usize = PriceColumn::Close as usize;
 

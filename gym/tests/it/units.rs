@@ -313,6 +313,25 @@ fn splits_multiply_whole_and_fractional_units_and_conserve_the_value() {
 }
 
 #[test]
+fn the_excess_over_a_ticker_counts_its_splits_and_dividends() {
+    let mut market = flat(&[10.0, 10.0, 4.0, 3.8, 3.8]);
+    market.rows[2][0].as_mut().unwrap()[5] = 2.5;
+    market.rows[3][0].as_mut().unwrap()[6] = 0.2;
+    let options = PortfolioOptions {
+        splits: Some("x".to_owned()),
+        dividends: Some("y".to_owned()),
+        reward: Reward::Excess { ticker: "T00".to_owned() },
+        ..options()
+    };
+    // All in cash: the reward is the benchmark's return, negated.
+    let mut env = begun(&market, options, 1);
+    for day in 2..=4 {
+        env.step(&[0.0]).unwrap();
+        assert!(env.rewards()[0].abs() < 1e-12, "{day}: {}", env.rewards()[0]);
+    }
+}
+
+#[test]
 fn limits_cut_orders_and_say_which_of_them_did() {
     // `flat` has a volume of 1; this market has one of 1,000.
     let market = Market::random(3, 1, 12);

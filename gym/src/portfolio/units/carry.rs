@@ -1,6 +1,9 @@
 //! Payments on positions that are held into the next day: borrowing, interest, splits, dividends.
 
-use super::fills::UnitAccount;
+use backcast_market::PanelRow;
+
+use super::{UnitTerms, fills::UnitAccount};
+use crate::portfolio::setup::CLOSE;
 
 /// Distance from a whole number within which a split makes whole shares.
 const WHOLE: f64 = 1e-9;
@@ -53,6 +56,16 @@ impl UnitAccount<'_> {
                 *self.details.dividends += paid;
             }
         }
+    }
+}
+
+impl UnitTerms {
+    /// Returns what one unit that was held before the bar of `row` is worth at its close, with the
+    /// split and the dividend of the bar.
+    pub(crate) fn worth_of_old_unit(&self, row: PanelRow<'_>) -> f64 {
+        let paid = self.dividends.map_or(0.0, |column| row.value(column));
+        let ratio = self.splits.map_or(0.0, |column| row.value(column));
+        (row.value(CLOSE) + paid) * if ratio > 0.0 { ratio } else { 1.0 }
     }
 }
 
