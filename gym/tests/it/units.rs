@@ -332,6 +332,23 @@ fn the_excess_over_a_ticker_counts_its_splits_and_dividends() {
 }
 
 #[test]
+fn a_column_of_splits_that_the_prices_contradict_is_warned_of() {
+    let mut raw = flat(&[10.0, 10.0, 4.0, 4.1, 4.2]);
+    raw.rows[2][0].as_mut().unwrap()[5] = 2.5;
+    let mut adjusted = flat(&[4.0, 4.0, 4.0, 4.1, 4.2]);
+    adjusted.rows[2][0].as_mut().unwrap()[5] = 2.5;
+    let warned = |market: &Market, splits: Option<&str>| {
+        let splits = splits.map(str::to_owned);
+        let options = PortfolioOptions { splits, ..options() };
+        PortfolioVectorEnv::new(market.panel(), 1, options).unwrap().price_warnings()
+    };
+    assert_eq!(warned(&raw, Some("x")), Vec::<String>::new());
+    assert_eq!(warned(&adjusted, None), Vec::<String>::new(), "no name says that x are splits");
+    let [text] = &warned(&adjusted, Some("x"))[..] else { panic!() };
+    assert!(text.contains("column \"x\" has a split of \"T00\""), "{text}");
+}
+
+#[test]
 fn limits_cut_orders_and_say_which_of_them_did() {
     // `flat` has a volume of 1; this market has one of 1,000.
     let market = Market::random(3, 1, 12);
