@@ -36,7 +36,8 @@ class Baseline(Protocol):
     def weights(self, closes: Floats) -> Floats:
         """Return the weights of the tickers, ``[T]``, from 0 up, with a sum of at most 1.
 
-        `closes` are those before the day, ``[T, days]``; NaN before a listing.
+        `closes` are those before the day, ``[T, days]``; NaN before a listing. Where settings name
+        dividends or splits, they are the value of one share of the first day with all it brought.
         """
 
 

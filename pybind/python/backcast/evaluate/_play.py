@@ -54,7 +54,7 @@ class Played:
     turnover: Floats
     """Value traded over the first value, ``[runs]``."""
     costs: Floats
-    """Fees and slippage in cash, ``[runs]``."""
+    """Costs of all kinds in cash, ``[runs]``."""
 
 
 def play_policy(
@@ -165,27 +165,56 @@ class _Rebalancing:
     ) -> None:
         self.baseline, self.panel, self.first = baseline, panel, first
         self.settings = settings
-        self.price = np.ones(0)
-        self.closes = np.zeros((0, 0))
+        self.price, self.per_share = np.ones(0), np.zeros(0)
+        self.closes, self.splits = np.zeros((0, 0)), np.zeros((0, 0))
+        self.tradable = np.ones((0, 0), np.bool_)
+        # Shares to hold, from the last rebalancing on.
+        self.target = np.zeros((0, 0))
 
     def see(self, envs: PortfolioVectorEnv) -> None:
         """Read the closes of the tickers that are traded, and what buying them costs."""
         rows = [self.panel.tickers.index(ticker) for ticker in envs.tickers]
-        close = self.panel.values[rows, :, self.panel.columns.index("close")]
-        self.closes = _filled(np.where(self.panel.mask[rows], close, np.nan))
+        mask, values = self.panel.mask[rows], self.panel.values[rows]
+        close = np.where(mask, values[:, :, self.panel.columns.index("close")], np.nan)
+        paid, split = (self._payments(name, values, mask) for name in ("dividends", "splits"))
+        self.splits = np.where(split > 0, split, 1.0)
+        # Includes dividends and splits, which the price of one share leaves out.
+        earned = np.cumprod(self.splits * np.where(mask, 1 + paid / close, 1.0), axis=1)
+        self.closes = _filled(close * earned)
+        tradable = self.settings.get("tradable")
+        everywhere = np.ones(self.panel.mask.shape, np.bool_)
+        if tradable is not None:
+            flags = np.asarray(tradable, np.bool_)
+            everywhere &= flags[:, None] if flags.ndim == 1 else flags
+        self.tradable = everywhere[rows]
         costs = dict(self.settings.get("ticker_costs") or {})
         everyone = self.settings.get("buy_cost_pct", _FEE)
         fees = np.array([costs.get(ticker, (everyone,))[0] for ticker in envs.tickers])
         slippage = self.settings.get("slippage_bps", 0.0) / 10_000
         self.price = (1 + fees) * (1 + slippage)
+        self.per_share = (1 + fees) * self.settings.get("slippage_per_share", 0.0)
+
+    def _payments(self, setting: str, values: Floats, mask: NDArray[np.bool_]) -> Floats:
+        """Return the column of dividends or of splits that a setting names, 0 without one."""
+        name = self.settings.get(setting)
+        if name is None:
+            return np.zeros(mask.shape)
+        return np.where(mask, values[:, :, self.panel.columns.index(name)], 0.0)
 
     def __call__(self, obs: Any, begun: NDArray[np.bool_]) -> Floats:  # noqa: ANN401
         day = int(obs["day"].max())
         every = self.baseline.every
         passed = day - self.first
-        if passed != 0 and (every is None or passed % every != 0):
+        if passed == 0 or (every is not None and passed % every == 0):
+            self.target = self._targets(obs, self._weights(day), day)
+        elif self.settings.get("max_volume") is None:
             return np.zeros(obs["open"].shape)
-        return self._orders(obs, self._weights(day)) / _LARGEST
+        else:
+            # The volume may have cut the orders: go on with the rest.
+            self.target = np.floor(self.target * self.splits[:, day])
+        listed = (obs["open"] > 0) & self.tradable[:, day]
+        orders: Floats = np.where(listed, self.target - obs["shares"], 0.0)
+        return np.clip(orders, -_LARGEST, _LARGEST) / _LARGEST
 
     def _weights(self, day: int) -> Floats:
         given = np.asarray(self.baseline.weights(self.closes[:, :day].copy()), np.float64)
@@ -197,19 +226,20 @@ class _Rebalancing:
             )
         return given
 
-    def _orders(self, obs: Any, weights: Floats) -> Floats:  # noqa: ANN401
+    def _targets(self, obs: Any, weights: Floats, day: int) -> Floats:  # noqa: ANN401
+        """Return whole shares to hold, ``[runs, T]``."""
         opens, shares, cash = obs["open"], obs["shares"], obs["cash"]
-        listed = opens > 0
-        # What belongs to tickers without a bar goes to the others.
+        listed = (opens > 0) & self.tradable[:, day]
+        # Weights of tickers without a bar go to the others.
         of_listed = np.where(listed, weights, 0.0)
         total = of_listed.sum(axis=1, keepdims=True)
         asked = weights.sum()
         of_listed = np.divide(of_listed * asked, total, where=total > 0, out=np.zeros(opens.shape))
         value = cash + (shares * opens).sum(axis=1, keepdims=True)
-        each = opens * self.price
+        each = opens * self.price + self.per_share
         target = np.divide(of_listed * value, each, where=listed, out=np.zeros(opens.shape))
-        orders: Floats = np.where(listed, np.floor(target) - shares, 0.0)
-        return np.clip(orders, -_LARGEST, _LARGEST)
+        wanted: Floats = np.where(listed, np.floor(target), shares)
+        return wanted
 
 
 def _filled(closes: Floats) -> Floats:
