@@ -16,6 +16,7 @@ from backcast.evaluate import (
     Momentum,
     evaluate,
 )
+from backcast.evaluate._statistics import Resampled, grown, growth
 from evaluate_markets import DAYS, closes
 
 SPLIT_ON, RATIO = 80, 4.0
@@ -167,3 +168,29 @@ def test_slippage_a_share_is_part_of_what_baselines_pay() -> None:
     # 1,000 shares of each at 22. Orders of 1,100 would leave cash for 800 of the last one.
     assert found.total_return.value == pytest.approx(80_000 / 66_000 - 1)
     assert found.costs == pytest.approx(6_000)
+
+
+def test_what_is_lost_with_more_than_all_earns_nothing_again() -> None:
+    returns = np.array([[0.1, -1.5, 0.2, -1.4, 0.3], [0.1, -0.5, 0.2, 0.0, 0.1]])
+    np.testing.assert_allclose(growth(returns)[0], [1.1, -0.55, -0.55, -0.55, -0.55])
+    np.testing.assert_allclose(growth(returns)[1], np.cumprod(1 + returns[1]))
+    np.testing.assert_allclose(grown(returns), [-1.55, np.prod(1 + returns[1]) - 1])
+    total, _ = Resampled(5, 500, 1.0, 0, 0.95).intervals(returns[:1], 252.0)
+    # Two such losses in a resample are no gain: nothing but gains before the loss makes it larger.
+    assert total.high <= 1.3**5 - 1
+    assert total.low >= -1 - 0.5 * 1.3**4
+
+
+def test_a_ruined_portfolio_stays_ruined_over_the_tests_that_follow() -> None:
+    close = closes()
+    close[0, 70:] *= 0.2
+    found = evaluate(
+        lambda obs: np.array([[2.0, 0.0, 0.0]]), panel_with(close), [(60, 100), (100, DAYS)],
+        actions=Weights(2), margin=Margin(), fractional=True, baselines=(), resamples=200,
+        buy_cost_pct=0, sell_cost_pct=0,
+    ).policies["policy"]  # fmt: skip
+    at = int(np.argmin(found.returns[0]))
+    assert found.returns[0, at] < -1
+    assert found.total_return.value == pytest.approx(np.prod(1 + found.returns[0, : at + 1]) - 1)
+    assert found.max_drawdown > 1
+    assert (found.returns[0, at + 1 : 39] == 0).all()

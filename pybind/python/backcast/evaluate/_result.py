@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from backcast._calls import explained
 from backcast.errors import ArgumentTypeError, MissingExtraError
 from backcast.evaluate._folds import Range
-from backcast.evaluate._statistics import Interval
+from backcast.evaluate._statistics import Interval, growth
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,12 +24,13 @@ Verdict: TypeAlias = Literal["better", "worse", "not distinguishable"]
 class Score:
     """Numbers of a policy or a baseline over all tests.
 
-    Attributes
+    Parameters
     ----------
-    returns : ndarray, float64 [runs, bars]
-        Simple returns from close to close, over all tests.
+    returns : ndarray of float64
+        Simple returns from close to close, over all tests, ``[runs, bars]``.
     total_return : Interval
-        Return over all tests together, and its interval.
+        Return over all tests together, and its interval. It stays where a portfolio lost all it
+        had, or more on a margin.
     sharpe : Interval
         Annualised Sharpe ratio, and its interval.
     max_drawdown : float
@@ -37,7 +38,7 @@ class Score:
     turnover : float
         Value traded over the first value of a test, summed over tests; the mean over runs.
     costs : float
-        Fees and slippage in cash, summed over tests; the mean over runs.
+        Costs of all kinds in cash, summed over tests; the mean over runs.
     deflated : float or None
         Deflated Sharpe ratio, where several policies were tried; None for baselines.
     """
@@ -198,7 +199,7 @@ class Evaluation:
 
 def curve(score: Score) -> NDArray[np.float64]:
     """Return the growth of one unit, ``[bars + 1]``: the mean over runs."""
-    grown = np.cumprod(1 + score.returns, axis=1).mean(axis=0)
+    grown = growth(score.returns).mean(axis=0)
     with_start: NDArray[np.float64] = np.concatenate([[1.0], grown])
     return with_start
 

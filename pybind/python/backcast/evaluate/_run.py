@@ -18,12 +18,12 @@ from backcast.evaluate._baselines import BASELINES, Baseline
 from backcast.evaluate._folds import Fold, Range
 from backcast.evaluate._play import Played, Policy, play_baseline, play_policy
 from backcast.evaluate._result import Evaluation, Score
-from backcast.evaluate._statistics import Resampled, deflated_sharpe_ratio, ratios
+from backcast.evaluate._statistics import Resampled, deflated_sharpe_ratio, growth, ratios
 
 Floats = NDArray[np.float64]
 Many = Mapping[str, Policy | Sequence[Policy]]
 
-# What an evaluation decides itself, and why.
+# Settings that an evaluation decides itself, with the reason.
 _OURS = {
     "autoreset_mode": "every test is one episode",
     "copy": "observations are new arrays",
@@ -181,11 +181,9 @@ def evaluate(
 
 
 def _score(played: list[Played], scored: Resampled, bars_per_year: float) -> Score:
-    returns = np.concatenate(
-        [np.diff(one.values, axis=1) / one.values[:, :-1] for one in played], axis=1
-    )
+    returns = np.concatenate([_returns(one.values) for one in played], axis=1)
     total, sharpe = scored.intervals(returns, bars_per_year)
-    grown = np.cumprod(np.pad(1 + returns, ((0, 0), (1, 0)), constant_values=1.0), axis=1)
+    grown = np.pad(growth(returns), ((0, 0), (1, 0)), constant_values=1.0)
     fallen = 1 - grown / np.maximum.accumulate(grown, axis=1)
     return Score(
         returns,
@@ -195,6 +193,14 @@ def _score(played: list[Played], scored: Resampled, bars_per_year: float) -> Sco
         float(sum(one.turnover for one in played).mean()),  # type: ignore[union-attr]
         float(sum(one.costs for one in played).mean()),  # type: ignore[union-attr]
     )
+
+
+def _returns(values: Floats) -> Floats:
+    """Return simple returns, ``[runs, days - 1]``; 0 where nothing is left to earn with."""
+    before = values[:, :-1]
+    returns: Floats = np.zeros(before.shape)
+    np.divide(np.diff(values, axis=1), before, out=returns, where=before > 0)
+    return returns
 
 
 def _deflated(scores: dict[str, Score], others: Floats) -> dict[str, Score]:

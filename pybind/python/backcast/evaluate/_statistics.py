@@ -214,8 +214,26 @@ class Resampled:
 
 def grown(returns: Floats) -> Floats:
     """Return the total return of each row."""
-    total: Floats = np.prod(1 + returns, axis=-1) - 1
+    total: Floats = np.prod(_factors(returns), axis=-1) - 1
     return total
+
+
+def growth(returns: Floats) -> Floats:
+    """Return the growth of one unit by bar."""
+    return _factors(returns).cumprod(axis=-1)
+
+
+def _factors(returns: Floats) -> Floats:
+    """Return factors of growth: 1 behind a bar on which everything or more was lost.
+
+    A second such loss would make a gain of the two.
+    """
+    factors: Floats = 1 + returns
+    lost = factors <= 0
+    if lost.any():
+        times = lost.cumsum(axis=-1)
+        factors[times > lost] = 1.0
+    return factors
 
 
 def ratios(returns: Floats) -> Floats:
