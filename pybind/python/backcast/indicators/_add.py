@@ -15,7 +15,8 @@ from backcast._market import check_panel
 from backcast.errors import ArgumentError, PanelError
 from backcast.indicators._names import Indicator, read_names
 from backcast.indicators._panel import Sharing, with_columns
-from backcast.indicators._series import series, warm_up
+from backcast.indicators._series import is_free_of_unit, series, warm_up
+from backcast.indicators._splits import shares_of
 from backcast.indicators._turbulence import turbulence
 
 FINRL = (
@@ -36,6 +37,7 @@ def add(
     panel: Panel,
     names: Iterable[str],
     *,
+    splits: str | None = None,
     name: str | None = None,
     exist: Literal["error", "replace", "attach"] = "error",
     persistent: bool = False,
@@ -58,6 +60,9 @@ def add(
         ``boll_20``, ``boll_ub_20``, ``boll_lb_20``, two standard deviations; ``close_30_sma``;
         ``turbulence_252`` of all tickers but macro ones. Without a number those shown are meant.
         ``indicators.FINRL`` are FinRL's.
+    splits : str, optional
+        Column of splits, as environments take it, of prices that are not adjusted. Bars before a
+        split count as if it had been: no indicator sees a fall where a share became two.
     name : str, optional
         Name to share the new panel under; it is private when left out.
     exist : {"error", "replace", "attach"}
@@ -75,8 +80,8 @@ def add(
     Raises
     ------
     ArgumentError
-        If a name is no indicator, is given twice, or is a column of the panel; an
-        ``ArgumentTypeError`` if an argument is of another type.
+        If a name is no indicator, is given twice, or is a column of the panel, or the panel has no
+        such column of splits; an ``ArgumentTypeError`` if an argument is of another type.
     PanelError
         If a ticker has too few bars for a value, turbulence is not over more bars than there are
         tickers, or a bar after its first value has none.
@@ -105,7 +110,8 @@ def add(
                 f"{', '.join(panel.columns)}; leave it out here, or there with columns="
             )
     _check_lengths(panel, wanted)
-    columns = {one.name: _column(panel, one) for one in wanted}
+    shares = shares_of(panel, splits)
+    columns = {one.name: _column(panel, one, shares) for one in wanted}
     share: Sharing = {"name": name, "exist": exist, "persistent": persistent, "dir": dir}
     return with_columns(panel, columns, share)
 
@@ -130,10 +136,17 @@ def _check_lengths(panel: Panel, wanted: list[Indicator]) -> None:
                 )
 
 
-def _column(panel: Panel, one: Indicator) -> NDArray[np.float64]:
-    """Return an indicator of all tickers, ``[tickers, days]``, NaN where there is none."""
+def _column(
+    panel: Panel, one: Indicator, shares: NDArray[np.float64] | None
+) -> NDArray[np.float64]:
+    """Return an indicator of all tickers, ``[tickers, days]``, NaN where there is none.
+
+    `shares` are what one share of the first day has become.
+    """
     values, mask = panel.values, panel.mask
     at = {column: panel.columns.index(column) for column in ("high", "low", "close")}
+    if shares is not None:
+        values = values * shares[:, :, None]
     if one.kind == "turbulence":
         own = [ticker not in panel.macro for ticker in panel.tickers]
         found = turbulence(values[own][:, :, at["close"]], mask[own], one.bars)
@@ -146,7 +159,7 @@ def _column(panel: Panel, one: Indicator) -> NDArray[np.float64]:
             for column, place in at.items()
         }
         computed[ticker, rows] = series(one, prices)
-    return computed
+    return computed if shares is None or is_free_of_unit(one) else computed / shares
 
 
 def _check_whole(panel: Panel, one: Indicator, found: NDArray[np.float64]) -> None:

@@ -32,7 +32,12 @@ def series(indicator: Indicator, prices: Prices) -> Series:
     scale = np.ldexp(1.0, _EXPONENT - int(exponent))
     large = {name: numbers * scale for name, numbers in prices.items()}
     computed: Series = _FORMULAS[indicator.kind](_library(), large, indicator.bars)
-    return computed if indicator.kind in _WITHOUT_UNIT else computed / scale
+    return computed if is_free_of_unit(indicator) else computed / scale
+
+
+def is_free_of_unit(indicator: Indicator) -> bool:
+    """Return whether an indicator does not scale with prices."""
+    return indicator.kind in _WITHOUT_UNIT
 
 
 def warm_up(indicator: Indicator) -> int:
@@ -107,7 +112,7 @@ def _of_range(name: str) -> Callable[[Any, Prices, int], Series]:
 
 def _cci(talib: Any, prices: Prices, bars: int) -> Series:  # noqa: ANN401
     line: Series = _of_range("CCI")(talib, prices, bars)
-    # Of prices that stand still, TA-Lib divides rounding by rounding.
+    # TA-Lib divides rounding errors by rounding errors where prices stand still.
     highest, lowest = talib.MAX(prices["high"], bars), talib.MIN(prices["low"], bars)
     return np.where(highest == lowest, 0.0, line)
 
