@@ -19,6 +19,9 @@ from finrl_golden import GOLDEN, near, trajectories, trajectory_of
 from finrl_made_up import MadeUp, compare, made_up, orders, rules_of
 from finrl_oracle import Account, Prices, Rules, Twister
 
+# Prices are drawn at random.
+pytestmark = pytest.mark.filterwarnings("ignore:.*as after a split")
+
 FLAGS = ("reward", "done", "terminal", "terminated", "truncated")
 
 

@@ -17,6 +17,9 @@ from finrl_made_up import MadeUp, made_up, orders, rules_of
 from finrl_oracle import Account, Prices
 from finrl_oracle_records import Records, window
 
+# Prices are drawn at random.
+pytestmark = pytest.mark.filterwarnings("ignore:.*as after a split")
+
 PARTS = ["ohlcv", "indicators", "mask", "open", "current_indicators"]
 FUTURE = ["future_ohlcv", "future_indicators", "future_mask"]
 
