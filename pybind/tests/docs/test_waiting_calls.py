@@ -10,6 +10,10 @@ ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "pybind" / "python" / "backcast"
 #: Arguments with a timeout in their name that do not limit a wait of their call.
 NO_WAITS = {"lease_timeout", "handle_timeout_termination"}
+#: Calls of classes and functions that users do not make themselves.
+INTERNAL = {
+    "Link.__init__", "ShardFleet.__init__", "ShardSampler.__init__", "ShardSampler.open", "check",
+}  # fmt: skip
 #: Functions of Rust that build or check a wait, and do not wait themselves.
 BUILDERS = {"new", "ended_by", "report_after", "check"}
 
@@ -40,7 +44,7 @@ def of_python() -> set[str]:
 
     for file in [*PACKAGE.rglob("*.py"), PACKAGE / "_native.pyi"]:
         visit(ast.parse(file.read_text(encoding="utf-8")), [])
-    return found
+    return {call.replace("OnNodes.", "Shards.") for call in found - INTERNAL}
 
 
 def of_rust() -> set[str]:
