@@ -43,7 +43,7 @@ def draws(sampler: Any, seconds: float) -> tuple[float, set[int]]:
 
 def reported(sampler: Any) -> list[int]:
     """Return the inserts of each shard, as far as the learner knows."""
-    return [share.inserts for share in sampler._ceilings.shares]
+    return [share.inserts for share in sampler._limits.ceilings.shares]
 
 
 # A loaded machine starts the writers' processes in a minute, for which the first draw waits.

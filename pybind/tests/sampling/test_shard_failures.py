@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
@@ -259,6 +261,64 @@ def test_a_node_that_is_gone_comes_back_with_a_new_ring(cluster: Cluster) -> Non
     cluster.shards[2] = again
 
 
+def lose(cluster: Cluster, number: int) -> None:
+    """Put an empty ring in the place of a shard's, as a node does that comes back."""
+    lost = cluster.shards[number]
+    cluster.writers[number].close()
+    again = Shard(lost.spec, number, "node-9")
+    again.start("replace")
+    cluster.writers[number] = again.ring.writer(timeout=0)
+    cluster.append(number, 51)
+    lost.ring.close()
+    cluster.shards[number] = cluster.ways[number].shard = again
+
+
+@pytest.mark.parametrize("losses", [1, 2])
+def test_a_sampler_that_goes_on_tells_rows_of_lost_rings_from_new_ones(
+    cluster: Cluster, losses: int
+) -> None:
+    sampler = cluster.sampler(select=bc.Priority(alpha=1.0))
+    before = sampler.sample(256)
+    if losses == 2:
+        lose(cluster, 2)
+        with pytest.warns(ShardWarning, match="lost its rows"):
+            before = rounds(cluster, sampler, 6, 256)
+        assert shards_of(before) == {0, 1, 5}
+    state = json.loads(json.dumps(sampler.state()))
+    sampler.close()
+    # The last one is lost while no sampler looks.
+    lose(cluster, 2)
+    again = cluster.sampler(select=bc.Priority(alpha=1.0), state=state)
+    after = again.sample(256)
+    assert shards_of(after) == {0, 1, 2 + 3 * losses}
+    assert again.stats()["shards"][2]["losses"] == losses
+    mine = before["shard"] == 2 + 3 * (losses - 1)
+    rows = again.gather(before.index, before["shard"], missing="mask")
+    assert (rows["found"] == ~mine).all()
+    again.update_priorities(before.index, before["shard"], np.full(256, 7.0))
+    assert again.stats()["shards"][2]["stale_priorities"] == mine.sum()
+
+
+def test_a_sampler_that_goes_on_keeps_the_numbers_of_shards_that_are_silent(
+    cluster: Cluster,
+) -> None:
+    lose(cluster, 2)
+    sampler = cluster.sampler()
+    lose(cluster, 2)
+    with pytest.warns(ShardWarning, match="lost its rows"):
+        before = rounds(cluster, sampler, 6, 256)
+    state = sampler.state()
+    cluster.ways[2].become("away")
+    with pytest.warns(ShardWarning, match="its actor died"):
+        again = cluster.sampler(state=state)
+    cluster.ways[2].become("well")
+    assert again.state()["rings"] == state["rings"]
+    cluster.clock.now += TIMEOUT
+    assert shards_of(rounds(cluster, again, 4, 256)) == {0, 1, 5}
+    rows = again.gather(before.index, before["shard"])
+    assert (rows["reward"] == before["reward"]).all()
+
+
 def test_without_any_shard_a_draw_waits_and_names_them(cluster: Cluster) -> None:
     sampler = cluster.sampler()
     sampler.sample(64)
@@ -305,10 +365,16 @@ def test_what_a_shard_refuses_is_raised(cluster: Cluster) -> None:
 LIMITS = bc.RateLimiter(1, min_size=30, error_buffer=(-30, 30))
 
 
+def limiter_of(shard: Shard) -> bc.types.Limiter:
+    """Return the limiter of a shard's ring."""
+    limiter = shard.ring.limiter
+    assert limiter is not None
+    return limiter
+
+
 def inserts_of(*shards: Shard) -> int:
     """Return the inserts that the limiters of shards counted."""
-    limiters = [shard.ring.limiter for shard in shards]
-    return sum(limiter.inserts for limiter in limiters if limiter is not None)
+    return sum(limiter_of(shard).inserts for shard in shards)
 
 
 def limited() -> Spec:
@@ -345,9 +411,7 @@ def test_a_suspended_shard_adds_at_most_its_ceiling() -> None:
         sampler = cluster.sampler()
         rounds(cluster, sampler, 6, 16, writers=(0, 1, 2))
         cluster.ways[0].become("hangs")
-        limiter = shards[0].ring.limiter
-        assert limiter is not None
-        ceiling = limiter.ceiling
+        ceiling = limiter_of(shards[0]).ceiling
         assert ceiling is not None
         before = inserts_of(shards[0])
         with pytest.warns(ShardWarning):
@@ -396,6 +460,28 @@ def test_a_new_ring_waits_for_the_learner_and_what_was_inserted_stays_counted() 
         shards[2] = again
 
 
+@pytest.mark.parametrize("is_lost_again", [False, True])
+def test_inserts_of_lost_rings_stay_counted_by_a_sampler_that_goes_on(is_lost_again: bool) -> None:
+    with started(limited(), ceiling=10) as shards:
+        cluster = Cluster(shards)
+        sampler = cluster.sampler()
+        rounds(cluster, sampler, 6, 16, writers=(0, 1, 2))
+        lose(cluster, 2)
+        with pytest.warns(ShardWarning, match="lost its rows"):
+            rounds(cluster, sampler, 6, 16, writers=(0, 1, 2))
+        state, known = sampler.state(), sampler.stats()["limiter"]
+        assert known["inserts"] > inserts_of(*shards)
+        sampler.close()
+        if is_lost_again:
+            lose(cluster, 2)
+        with cluster.sampler(state=state) as again:
+            assert again.stats()["limiter"]["inserts"] == known["inserts"]
+            assert again.stats()["limiter"]["samples"] == state["samples"]
+            # Draws go on at once, which would wait for the lost inserts otherwise.
+            rounds(cluster, again, 6, 16, writers=(0, 1, 2), timeout=0)
+            assert again.stats()["limiter"]["excess"] == 0
+
+
 def test_a_ceiling_that_is_meant_for_a_lost_ring_is_not_set() -> None:
     with started(limited(), ceiling=10) as shards:
         assert shards[0].counts("key", 500, "another").ceiling == 10
@@ -417,6 +503,33 @@ def test_samples_that_an_earlier_learner_drew_stay_counted() -> None:
         third = cluster.sampler(state=state)
         assert third.stats()["limiter"]["samples"] == state["samples"]
         third.close()
+
+
+def test_samples_of_a_shard_that_answers_late_stay_counted_once() -> None:
+    with started(limited(), ceiling=10) as shards:
+        cluster = Cluster(shards)
+        for number in range(3):
+            cluster.append(number, 1_000)
+        with cluster.sampler() as first:
+            first.sample(30)
+        counted = [limiter_of(shard).samples for shard in shards]
+        assert min(counted) > 0
+        cluster.ways[1].become("hangs")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ShardWarning)
+            second = cluster.sampler()
+            assert second.stats()["limiter"]["samples"] == counted[0] + counted[2]
+            cluster.ways[1].become("well")
+        drawn = 0
+        for _ in range(20):
+            for number in range(3):
+                cluster.append(number, 1_000)
+            with contextlib.suppress(bc.RateLimitTimeoutError):
+                drawn += len(second.sample(4, timeout=0.05).index)
+        assert drawn > 0
+        state = second.state()
+        assert state["samples"] == sum(counted) + drawn + state["admitted"]
+        second.close()
 
 
 def test_a_draw_that_ended_early_keeps_what_was_admitted() -> None:

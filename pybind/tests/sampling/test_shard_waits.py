@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from backcast.errors import ClosedError, ExistsError, SampleError
 from backcast.ray._sampler import ShardSampler
+from backcast.ray._stats import counts_of
 from local_shards import append, in_thread, sampler_of, spec_of, started
 from waits import WATCHDOG_S, until
 
@@ -62,7 +63,7 @@ def waiting() -> Iterator[Waiting]:
         append(shards[0].ring, range(15))
         sampler, errors = sampler_of(shards), list[BaseException]()
         thread = in_thread(lambda: sampler.sample(1_000), errors)
-        until(lambda: (sampler._samples or 0) > 10)
+        until(lambda: sampler._limits.samples > 10)
         yield sampler, thread, errors
         sampler.close()
         thread.join(WATCHDOG_S)
@@ -77,6 +78,20 @@ def test_statistics_do_not_wait_for_a_draw(waiting: Waiting) -> None:
     assert thread.is_alive()
     assert not errors
     assert found[0]["limiter"]["inserts"] == 14
+
+
+@pytest.mark.parametrize("limits", [bc.RateLimiter(min_size=10), LIMITS, None])
+def test_a_fleet_shows_the_counts_of_the_sampler(limits: bc.RateLimiter | None) -> None:
+    with started(spec_of(1, COLUMNS, 1_000, limits), ceiling=50) as shards:
+        append(shards[0].ring, range(31))
+        with sampler_of(shards) as sampler:
+            sampler.sample(8)
+            counts = sampler.stats()["limiter"]
+            assert counts_of([sampler]) == counts
+            if limits is not None:
+                # Without an end of the inserts there is no limit of them.
+                assert (counts["limit"] is None) == (limits is not LIMITS)
+        assert counts_of([sampler]) is None
 
 
 def test_a_close_ends_a_draw_that_waits(waiting: Waiting) -> None:

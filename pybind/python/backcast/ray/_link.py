@@ -105,11 +105,17 @@ class Link:
         self.reason = "it has not answered yet"
         self.since = clock()
         self.generation = ""
+        """Identity of the newest ring that is known, also from a saved state."""
+        self.has_answered = False
+        """Whether the shard has answered this sampler."""
         self.losses = 0
         """Times that the shard lost its rows."""
         self.largest = 0.0
         self.samples = 0
-        """Items that the shard's limiter had counted at the first answer."""
+        """Items that the shard's limiter had counted at its first answer.
+
+        0 until then, and if a saved state counts them.
+        """
         self.problem = ""
         """Why the last block is empty, if the shard gave a reason."""
         self.is_empty = False
@@ -122,7 +128,7 @@ class Link:
         """Called before a wait for a block."""
         self.ready: deque[ShardBlock] = deque()
         self.counts: dict[str, int] = dict.fromkeys(
-            ("blocks", "items", "bytes", "suspensions", "losses", "opens", "stale_priorities"), 0
+            ("blocks", "items", "bytes", "suspensions", "opens", "stale_priorities"), 0
         )
         self._open: Callable[[], tuple[Any, ...]] = tuple
         self._sent: deque[_Sent] = deque()
@@ -150,7 +156,7 @@ class Link:
 
     def wants_counts(self, after: float) -> bool:
         """Return whether a shard is to be told a ceiling that no block request tells it soon."""
-        if self._ceilings is None or not self.has_end or not self.generation:
+        if self._ceilings is None or not self.has_end or not self.has_answered:
             return False
         if self.status != "active" or self.is_asking_counts:
             return False
@@ -158,6 +164,26 @@ class Link:
         target = self._ceilings.target(self.number)
         known = share.sent[-1] if share.sent else share.acknowledged
         return target != known and self._clock() - self._told >= after
+
+    def state(self) -> dict[str, Any]:
+        """Return what a later sampler has to know of the rings that the shard had."""
+        inserts = 0 if self._ceilings is None else self._ceilings.shares[self.number].inserts
+        return {
+            "generation": self.generation,
+            "losses": self.losses,
+            "inserts": inserts,
+            "offset": self._offset,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from what `state` returned.
+
+        Another ring than that one has lost its rows, and a loaded one may get others instead.
+        """
+        self.generation, self.losses = state["generation"], state["losses"]
+        self._offset = state["offset"]
+        if self._ceilings is not None:
+            self._ceilings.shares[self.number].inserts = state["inserts"]
 
     def open(self, arguments: Callable[[], tuple[Any, ...]]) -> None:
         """Open the sampler at the shard, now and whenever the shard does not know it.
@@ -191,7 +217,7 @@ class Link:
 
     def _ceiling(self) -> int | None:
         """Return the shard's ceiling in its own count. Counts it as sent."""
-        if self._ceilings is None or not self.has_end or not self.generation:
+        if self._ceilings is None or not self.has_end or not self.has_answered:
             return None
         self._told = self._clock()
         return max(0, self._ceilings.request(self.number) - self._offset)
@@ -303,12 +329,16 @@ class Link:
             self.error = error
             return
         counts: Counts = head.counts if isinstance(head, BlockHead) else head
+        is_back = self.has_answered and counts.generation != self.generation
         self._count(sent, counts)
         if isinstance(head, BlockHead):
             self._receive(sent, head, others)
         if self.status != "active":
             self.status = "active"
             self.reason, self.since = "", self._clock()
+        if is_back:
+            # Last: a filter may make an error of it.
+            self._warn(f"{self.label} lost its rows, and is back with a new ring")
 
     def _fail(self, sent: _Sent) -> None:
         if sent.has_ceiling and self._ceilings is not None:
@@ -316,25 +346,24 @@ class Link:
 
     def _count(self, sent: _Sent, counts: Counts) -> None:
         ceilings, inserts = self._ceilings, counts.inserts or 0
-        is_new = counts.generation != self.generation
-        if is_new and self.generation:
+        is_other = counts.generation != self.generation
+        is_lost, is_new = is_other and self.generation != "", is_other or not self.has_answered
+        if is_lost:
             self.losses += 1
-            self.counts["losses"] += 1
             self.ready.clear()
-            self._warn(f"{self.label} lost its rows, and is back with a new ring")
-        self.generation = counts.generation
+        elif is_other:
+            self.samples = counts.samples or 0
+        self.generation, self.has_answered = counts.generation, True
         if ceilings is None:
             return
         if sent.has_ceiling:
             ceilings.answer(self.number, inserts + self._offset, counts.waiting, is_old=is_new)
-        if is_new:
+        if is_lost:
             # Inserts of the lost ring stay counted.
-            before = ceilings.shares[self.number].inserts
-            self._offset = before - inserts if self.losses else 0
+            self._offset = ceilings.shares[self.number].inserts - inserts
+        if is_new:
             known = counts.ceiling if counts.ceiling is not None else inserts
             ceilings.join(self.number, inserts + self._offset, known + self._offset)
-            if not self.losses:
-                self.samples = counts.samples or 0
         elif not sent.has_ceiling:
             ceilings.report(self.number, inserts + self._offset, counts.waiting)
 

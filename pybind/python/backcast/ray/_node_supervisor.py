@@ -104,8 +104,11 @@ class NodeReports:
 
     def stats(self) -> dict[str, Any]:
         """Return the rows of all rings as the statistics of one."""
-        lane = {"head": self.rows, "pid": None}
-        return {"lane_stats": [lane], "limiter": self.limiter()}
+        lane, limiter = {"head": self.rows, "pid": None}, self.limiter()
+        if limiter is not None:
+            # Signs of life of actors that wait are those of their node.
+            limiter = {**limiter, "waiters": []}
+        return {"lane_stats": [lane], "limiter": limiter}
 
 
 class NodeSupervisor:

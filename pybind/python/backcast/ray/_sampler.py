@@ -23,14 +23,14 @@ from backcast.errors import (
     SampleError,
     WaitTimeoutError,
 )
+from backcast.ray._admission import Admission
 from backcast.ray._arguments import STATE, beta_of, check, checked_state, located
 from backcast.ray._heads import NothingError, RemoteHeads, assembled
-from backcast.ray._limiter import Band, Ceilings, band_of
 from backcast.ray._link import Link
 from backcast.ray._packing import gathered
 from backcast.ray._shard import sendable
 from backcast.ray._transport import AwayError, GoneError
-from backcast.ray._waits import PAUSE_S, Wait, held, nothing, silence
+from backcast.ray._waits import Wait, nothing, silence
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 _LEAST_ITEMS = 4
 """Items of a block of a shard that is drawn rarely."""
 _MOST_ITEMS = 2**24
-_COUNTS_S = 0.02
-"""Seconds after which a shard is told its ceiling though no block is asked of it."""
 
 
 class ShardSampler:
@@ -79,23 +77,22 @@ class ShardSampler:
         self._key = uuid.uuid4().hex
         self._lock = threading.RLock()
         self._closed, self._closing = False, threading.Lock()
-        self._band = Band(spec.limiter) if spec.limiter is not None else None
-        has_end = band_of(spec.limiter) is not None
-        self._ceilings = ceilings = Ceilings(len(transports)) if self._band is not None else None
-        self._links = [
-            Link(k, spec.label(k), len(transports), of, ceilings, shard_timeout, clock)
+        counted = (state["samples"], state["admitted"]) if state else (0, 0)
+        self._limits = limits = Admission(spec, *counted)
+        self._links = limits.links = [
+            Link(k, spec.label(k), len(transports), of, limits.ceilings, shard_timeout, clock)
             for k, of in enumerate(transports)
         ]
         for link in self._links:
-            link.has_end, link.before_wait = has_end, self._ask_all
+            link.has_end, link.before_wait = limits.has_end, self._ask_all
         self._heads = RemoteHeads(self._links, seed=seed, prefetch=prefetch, clock=clock)
         self._opens = state["opens"] if state else 0
         self._batches = state["batches"] if state else 0
-        self._samples: int | None = state["samples"] if state else None
-        self._admitted = state["admitted"] if state else 0
         self._last_batch = 64
         if state:
             self._heads._rng.bit_generator.state = state["rng"]
+            for link, known in zip(self._links, state["rings"], strict=True):
+                link.restore(known)
 
     def open(self, timeout: float) -> None:
         """Open the sampler at all shards, and wait until one of them has it and no other refuses.
@@ -117,19 +114,19 @@ class ShardSampler:
     def _open(self, timeout: float) -> None:
         for link in self._links:
             link.open(self._opening(link.number))
-        deadline = self._clock() + timeout
+        wait = Wait(timeout, self._clock, self._sleep)
         while True:
             for link in self._links:
                 link.poll()
             self._raise()
-            if all(link.generation or link.status != "active" for link in self._links):
+            if all(link.has_answered or link.status != "active" for link in self._links):
                 break
-            if self._clock() >= deadline:
+            if wait.is_over():
                 break
-            self._sleep(PAUSE_S)
-        if not any(link.generation for link in self._links):
+            wait.pause(partial(silence, self._links))
+        if not any(link.has_answered for link in self._links):
             raise WaitTimeoutError(silence(self._links, timeout))
-        self._follow_limits()
+        self._limits.follow(self._key)
 
     def _opening(self, number: int) -> Callable[[], tuple[Any, ...]]:
         def arguments() -> tuple[Any, ...]:
@@ -187,7 +184,7 @@ class ShardSampler:
                 drawn = self._drawn(int(batch_size), wait)
             except BaseException:
                 # Nothing was drawn: what was admitted counts for the next draw.
-                self._admitted += int(batch_size) if self._band is not None else 0
+                self._limits.give_back(int(batch_size))
                 raise
             batch = self._batch(drawn)
             self._batches += 1
@@ -368,6 +365,8 @@ class ShardSampler:
 
         ``shards.sampler(state=...)`` goes on with the counts of the limiter and of batches, and
         draws with other random numbers: blocks that were asked for ahead are not part of it.
+        ``shard`` goes on too: a ring that is another one than that of the state counts as one more
+        loss of rows, also one that a snapshot was loaded into.
 
         Returns
         -------
@@ -382,8 +381,9 @@ class ShardSampler:
                 "seed": self._seed,
                 "opens": self._opens,
                 "batches": self._batches,
-                "samples": self._samples,
-                "admitted": self._admitted,
+                "samples": self._limits.samples,
+                "admitted": self._limits.admitted,
+                "rings": [link.state() for link in self._links],
                 "rng": self._heads._rng.bit_generator.state,
             }
 
@@ -412,21 +412,12 @@ class ShardSampler:
                 "place": str(self._spec.places[link.number]),
                 "status": link.status,
                 "reason": link.reason if link.status != "active" else "",
+                "losses": link.losses,
                 **link.counts,
             }
             for link in self._links
         ]
-        limiter = None
-        if self._ceilings is not None:
-            known = self._ceilings
-            limit = known.limit if self._links[0].has_end else None
-            limiter = {
-                "inserts": known.inserts,
-                "samples": self._samples or 0,
-                "limit": limit,
-                "ceilings": [share.bound for share in known.shares],
-                "excess": 0 if limit is None else max(0, known.inserts - limit),
-            }
+        limiter = self._limits.counts()
         return {"batches": self._batches, "shards": shards, "limiter": limiter}
 
     @property
@@ -510,45 +501,17 @@ class ShardSampler:
             while link.blocks_ahead < ahead:
                 link.ask_block(*link.want)
         self._raise()
-        self._follow_limits()
+        self._limits.follow(self._key)
 
     def _ask_all(self) -> None:
         for link in self._links:
             link.ask_if_none()
 
-    def _follow_limits(self) -> None:
-        """Raise the limit, and tell those shards that no block is asked of."""
-        if self._ceilings is None or self._band is None:
-            return
-        if self._samples is None:
-            # Goes on from the counts of an earlier learner, with blocks that it did not use.
-            self._samples = sum(link.samples for link in self._links)
-        most = self._band.most_inserts(self._samples)
-        if most is not None:
-            self._ceilings.raise_limit(most)
-        for link in self._links:
-            if link.wants_counts(_COUNTS_S):
-                link.ask_counts(self._key)
-
     def _admit(self, items: int, wait: Wait) -> None:
-        """Wait until the limiter allows the items, which are counted one by one."""
-        if self._band is None or self._ceilings is None:
-            return
-        while True:
-            assert self._samples is not None
-            lacking = max(0, items - self._admitted)
-            more = self._band.may_sample(lacking, self._ceilings.inserts, self._samples)
-            self._samples += more
-            self._admitted += more
-            if self._admitted >= items:
-                self._admitted -= items
-                self._follow_limits()
-                return
-            for link in self._links:
-                if link.status == "active" and not link.is_asking_counts:
-                    link.ask_counts(self._key)
+        """Wait until the limiter allows the items."""
+        while not self._limits.admit(items, self._key):
             self._usable()
-            words = partial(held, self._spec, self._links, self._ceilings, self._samples, items)
+            words = self._limits.words(items)
             if wait.is_over():
                 raise RateLimitTimeoutError(words(wait.seconds))
             wait.pause(words)
@@ -564,7 +527,7 @@ class ShardSampler:
                 self._raise()
             active = [link for link in self._links if link.status == "active"]
             if active and begin is not None:
-                self._let_in()
+                self._limits.let_in(self._key)
                 raise SampleError(nothing(self._spec.name, active))
             if active:
                 # They were empty when they were asked: ask once more.
@@ -578,16 +541,6 @@ class ShardSampler:
                 raise WaitTimeoutError(silence(self._links, wait.seconds))
             wait.pause(partial(silence, self._links))
             self._fill()
-
-    def _let_in(self) -> None:
-        """Let writers insert ``min_size`` more, as a ring does that has fewer.
-
-        What was inserted was cleared, or is too short for a window: no draw would raise the limit.
-        """
-        limits, ceilings = self._spec.limiter, self._ceilings
-        if limits is not None and ceilings is not None and self._links[0].has_end:
-            ceilings.raise_limit(ceilings.inserts + limits.min_size)
-            self._follow_limits()
 
     def _batch(self, drawn: Drawn) -> Batch:
         made = assembled(drawn, self._clock())

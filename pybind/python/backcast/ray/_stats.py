@@ -89,13 +89,9 @@ def merged(
 
 
 def counts_of(samplers: Iterable[ShardSampler]) -> dict[str, Any] | None:
-    """Return what an open sampler has counted of all shards, without waiting for its draw."""
-    for sampler in list(samplers):
-        known = sampler._ceilings
-        if known is not None and not sampler.closed:
-            counts = {"inserts": known.inserts, "samples": sampler._samples or 0}
-            return {**counts, "limit": known.limit, "waiters": []}
-    return None
+    """Return the limiter's counts of an open sampler, without waiting for its draw."""
+    counts = (sampler._limits.counts() for sampler in list(samplers) if not sampler.closed)
+    return next((known for known in counts if known is not None), None)
 
 
 def _status(samplers: list[dict[str, Any]], number: int, answers: bool) -> str:

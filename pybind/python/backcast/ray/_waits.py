@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from backcast._calls import levels_up
@@ -58,12 +58,12 @@ class Wait:
         self._sleep(PAUSE_S)
 
 
-def silence(links: list[Link], seconds: float | None) -> str:
+def silence(links: Sequence[Link], seconds: float | None) -> str:
     """Return the words for a draw that no shard answered."""
     parts = [
         f"{link.label} ({link.status}: {link.reason})"
         for link in links
-        if link.status != "active" or not link.generation
+        if link.status != "active" or not link.has_answered
     ]
     return f"no shard answered{_for(seconds)}: {'; '.join(parts)}; look at their nodes"
 
@@ -80,7 +80,7 @@ def nothing(name: str, active: list[Link]) -> str:
 
 def held(
     spec: Spec,
-    links: list[Link],
+    links: Sequence[Link],
     ceilings: Ceilings,
     samples: int,
     items: int,
