@@ -12,6 +12,7 @@ from typing import Any
 import backcast as bc
 import numpy as np
 import pytest
+from backcast._shards import Drawn
 from backcast.errors import InUseError, LappedError, SampleError, ShardWarning, WaitTimeoutError
 from backcast.ray._sampler import ShardSampler
 from backcast.ray._shard import Shard
@@ -360,6 +361,72 @@ def test_what_a_shard_refuses_is_raised(cluster: Cluster) -> None:
     cluster.shards[0].ring.remove_table("priority", force=True)
     with pytest.raises(bc.NotFoundError):
         rounds(cluster, sampler, 5, 32)
+
+
+def until_raised(sampler: ShardSampler, error: type[Exception]) -> int:
+    """Draw until an error is raised; return the items that were drawn before."""
+    items = 0
+    for _ in range(10):
+        try:
+            items += len(sampler.sample(32).index)
+        except error:
+            return items
+    pytest.fail("nothing was raised")
+
+
+def test_an_error_after_a_draw_is_raised_by_the_next_one_and_the_batch_is_kept() -> None:
+    with started(spec_of(3, COLUMNS, 1_000, bc.RateLimiter(min_size=10))) as shards:
+        cluster = Cluster(shards)
+        for number in range(3):
+            cluster.append(number, 101)
+        # Without blocks ahead the shard raises during a draw, which goes on without it.
+        sampler = cluster.sampler(select=bc.Priority(alpha=1.0), prefetch=0)
+        items = len(sampler.sample(32).index)
+        shards[0].ring.remove_table("priority", force=True)
+        items += until_raised(sampler, bc.NotFoundError)
+        assert items > 32
+        state = sampler.state()
+        assert state["batches"] == items // 32
+        assert state["samples"] - state["admitted"] == items
+
+
+def test_a_warning_that_is_an_error_leaves_the_batch_and_the_counts(cluster: Cluster) -> None:
+    sampler = cluster.sampler()
+    items = len(sampler.sample(64).index)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ShardWarning)
+        made = sampler._batch
+
+        def dies(drawn: Drawn) -> bc.Batch:
+            # The answer comes between the draw and the blocks ahead.
+            cluster.ways[1].become("away")
+            sampler._links[1].ask_block("", 4, 0)
+            return made(drawn)
+
+        sampler._batch = dies  # type: ignore[method-assign]
+        items += len(sampler.sample(64).index)
+        sampler._batch = made  # type: ignore[method-assign]
+        with pytest.raises(ShardWarning, match="its actor died"):
+            sampler.sample(64)
+    assert sampler.state()["batches"] == items // 64
+    assert shards_of(rounds(cluster, sampler, 4, 64)) == {0, 2}
+
+
+def test_a_beta_that_raises_keeps_what_was_admitted() -> None:
+    def beta(number: int) -> float:
+        if number == 1:
+            raise ZeroDivisionError
+        return 0.5
+
+    with started(spec_of(3, COLUMNS, 1_000, bc.RateLimiter(min_size=10))) as shards:
+        cluster = Cluster(shards)
+        cluster.append(0, 101)
+        sampler = cluster.sampler(select=bc.Priority(alpha=1.0, beta=beta))
+        sampler.sample(8)
+        with pytest.raises(ZeroDivisionError):
+            sampler.sample(8)
+        state = sampler.state()
+        assert (state["samples"], state["admitted"], state["batches"]) == (16, 8, 1)
 
 
 LIMITS = bc.RateLimiter(1, min_size=30, error_buffer=(-30, 30))

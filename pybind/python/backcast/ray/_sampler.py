@@ -89,6 +89,8 @@ class ShardSampler:
         self._opens = state["opens"] if state else 0
         self._batches = state["batches"] if state else 0
         self._last_batch = 64
+        self._error: Exception | None = None
+        """Error after a draw, which the next call raises."""
         if state:
             self._heads._rng.bit_generator.state = state["rng"]
             for link, known in zip(self._links, state["rings"], strict=True):
@@ -168,7 +170,8 @@ class ShardSampler:
         ClosedError
             If the sampler was closed, also by another thread while this one waits.
         BackcastError
-            As a shard raised, such as NotFoundError for a table that was removed.
+            As a shard raised since the last draw, such as NotFoundError for a table that was
+            removed.
         """
         if isinstance(batch_size, bool) or not isinstance(batch_size, (int, np.integer)):
             raise ArgumentError(f"batch_size is {batch_size!r}; give a whole number of items")
@@ -181,14 +184,17 @@ class ShardSampler:
             self._fill()
             self._admit(int(batch_size), wait)
             try:
-                drawn = self._drawn(int(batch_size), wait)
+                batch = self._batch(self._drawn(int(batch_size), wait))
             except BaseException:
                 # Nothing was drawn: what was admitted counts for the next draw.
                 self._limits.give_back(int(batch_size))
                 raise
-            batch = self._batch(drawn)
             self._batches += 1
-            self._fill(is_next=False)
+            try:
+                self._fill(is_next=False)
+            except Exception as error:
+                # The batch is the caller's whatever becomes of the next one.
+                self._error = error
         return batch if self._transform is None else cast("Batch", self._transform(batch))
 
     @explained
@@ -470,6 +476,9 @@ class ShardSampler:
             )
 
     def _raise(self) -> None:
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
         for link in self._links:
             if link.error is not None:
                 error, link.error = link.error, None
