@@ -28,11 +28,11 @@ from backcast.errors import (
 from backcast.fleet._environment import RING, seed_of
 from backcast.ray import _node_supervisor
 from backcast.ray._fleet import ShardFleet
-from backcast.ray._node_fleet import NodeFleet, _processes_of
-from backcast.ray._node_supervisor import failure_from
+from backcast.ray._node_fleet import NodeFleet, NodeView, Phase, SentReport, _processes_of
+from backcast.ray._node_supervisor import NodeReports, NodeSupervisor, failure_from
 from backcast.ray._spec import Place, Spec
 from local_nodes import LocalCalls
-from waits import until, until_interrupted
+from waits import WATCHDOG_S, until, until_interrupted
 
 NODES, EACH = 2, 2
 
@@ -245,6 +245,70 @@ def test_reports_that_were_not_taken_are_sent_again(shards: LocalShards, tmp_pat
     assert [len(node.view(taken).reports) for taken in (0, 1, 1, 2)] == [2, 1, 1, 0]
     assert node.stop().phase == "stopped"
     assert node.view().failure is None
+
+
+def view_of(phase: Phase, first: int, reports: int, rows: int) -> NodeView:
+    """Return a view with reports from a number on, each of which returned its own number."""
+    sent = [SentReport(0, float(k), 1, None, 0.0, None, None) for k in range(first, reports)]
+    return NodeView(phase, 0, [], True, False, rows, sent, reports, 0, None)
+
+
+class Overlapping:
+    """A node that answers the view that is under way together with the stop."""
+
+    def __init__(self, order: tuple[str, str]) -> None:
+        self.order, self.waits = order, threading.Event()
+        self.views = iter([view_of("idle", 0, 0, 0), view_of("running", 0, 2, 5)])
+        self.under_way: dict[str, Any] = {}
+
+    def send(self, _number: int, method: str, *_given: Any) -> Any:
+        answer = None if method == "start" else view_of("stopped", 2, 5, 9)
+        if method == "view":
+            answer = next(self.views, None) or view_of("running", 2, 4, 7)
+        call = method, answer
+        if method == "stop" or (answer is not None and answer.rows == 7):
+            self.under_way[method] = call
+            self.waits.set()
+        return call
+
+    def ready(self, calls: Any, timeout_s: float) -> list[Any]:
+        if "stop" in self.under_way:
+            return [self.under_way[method] for method in self.order]
+        found = [call for call in calls if call is not self.under_way.get("view")]
+        if not found:
+            threading.Event().wait(timeout_s)
+        return found
+
+    def answer(self, call: Any) -> Any:
+        return call[1]
+
+    def end(self, _number: int) -> None:
+        """Do nothing: there is no process."""
+
+
+@pytest.mark.parametrize("order", [("view", "stop"), ("stop", "view")])
+def test_reports_of_a_view_beside_the_stop_are_counted_once(order: tuple[str, str]) -> None:
+    reports, calls = NodeReports(), Overlapping(order)
+    supervisor = NodeSupervisor(
+        *(calls, ["shard 0"], 1, lambda *_: None, reports),  # type: ignore[arg-type,return-value]
+        label="act",
+        start_timeout_s=50.0,
+        stop_timeout_s=5.0,
+        on_failure=lambda _: None,
+        insist=lambda: None,
+        on_tick=lambda: None,
+    )
+    supervisor.start()
+    assert calls.waits.wait(WATCHDOG_S)
+    supervisor.stop()
+    assert [report.return_ for report in reports.read()] == [0, 1, 2, 3, 4]
+    assert reports.rows == 9
+
+
+def test_reports_after_some_that_a_node_dropped_are_all_counted() -> None:
+    reports = NodeReports()
+    reports.add(view_of("running", 5, 8, 0), 2)
+    assert [report.return_ for report in reports.read()] == [5, 6, 7]
 
 
 def test_actors_of_a_node_wait_for_the_parameters_that_they_may_rely_on(

@@ -78,16 +78,19 @@ class NodeReports:
         self.rows = 0
         self.limiter: Callable[[], dict[str, Any] | None] = lambda: None
 
-    def add(self, view: NodeView) -> None:
-        """Take the reports of a node, which say their ages."""
-        now_s = time.monotonic()
+    def add(self, view: NodeView, taken: int) -> None:
+        """Take the reports of a node, which say their ages, but those before number `taken`.
+
+        Two calls that are under way at a time are answered with the same reports.
+        """
+        now_s, first = time.monotonic(), view.taken - len(view.reports)
         with self._lock:
             self._reports += [
                 Report(
                     *(one.rank, one.return_, one.length, one.version),
                     *(max(0.0, now_s - one.age_s), one.name, one.value),
                 )
-                for one in view.reports
+                for one in view.reports[max(0, taken - first) :]
             ]
 
     def read(self) -> list[Report]:
@@ -258,7 +261,8 @@ class NodeSupervisor:
                 if method == "stop":
                     node.stopped = True
                 continue
-            if method in {"view", "stop"}:
+            # A view that was made before the last one shows less.
+            if method == "stop" or (method == "view" and not node.stopped):
                 self._take(node, answer)
                 node.stopped |= method == "stop"
 
@@ -276,8 +280,8 @@ class NodeSupervisor:
         node.view = view
         for actor in view.actors:
             node.lives[actor["rank"] - node.ranks.start] = actor["restarts"]
-        self._reports.add(view)
-        node.taken = view.taken
+        self._reports.add(view, node.taken)
+        node.taken = max(node.taken, view.taken)
         node.was_started |= view.started
         self._reports.rows = sum(one.rows for one in self._nodes)
         self._reports.missed = sum(one.missed for one in self._nodes)
