@@ -307,7 +307,7 @@ def test_reports_of_a_view_beside_the_stop_are_counted_once(order: tuple[str, st
 
 def test_reports_after_some_that_a_node_dropped_are_all_counted() -> None:
     reports = NodeReports()
-    reports.add(view_of("running", 5, 8, 0), 2)
+    reports.add(view_of("running", 5, 8, 0), 3)
     assert [report.return_ for report in reports.read()] == [5, 6, 7]
 
 

@@ -9,7 +9,7 @@ import backcast as bc
 import numpy as np
 import pytest
 from backcast.errors import ExistsError, LappedError, SampleError
-from backcast.ray._shard import _MOST_OPEN, Exist, Shard, generation_of
+from backcast.ray._shard import _MOST_OPEN, BlockRequest, Exist, Shard, generation_of
 from backcast.ray._spec import Spec
 from local_shards import append, in_thread, sampler_of, spec_of, started
 from waits import WATCHDOG_S, until
@@ -52,6 +52,45 @@ def test_shards_that_fail_to_start_remove_the_rings_that_they_made(exist: Exist)
     shard.discard()
     with pytest.raises(bc.NotFoundError):
         bc.ReplayBuffer.attach(name)
+
+
+@pytest.mark.parametrize("method", ["stats.look", "counts", "block", "remove"])
+def test_a_shard_that_is_being_made_makes_no_ring_for_others(method: str) -> None:
+    shard = Shard(spec_of(1, COLUMNS, 1_000), 0, "node-0")
+    name = shard.spec.ring_name(0)
+    calls = {
+        "stats.look": lambda: shard.call("stats.look"),
+        "counts": shard.counts,
+        "block": lambda: shard.block(BlockRequest("key", 1, 1, 0.0, None, "")),
+    }
+    assert shard.describe() == shard.spec
+    if method == "remove":
+        shard.remove()
+    else:
+        with pytest.raises(bc.NotFoundError, match=r"has no ring yet; wait until Shards\.create"):
+            calls[method]()
+    with pytest.raises(bc.NotFoundError):
+        bc.ReplayBuffer.attach(name)
+    # The call that makes it goes on as if nobody had asked.
+    shard.start("error")
+    assert shard.describe() == shard.spec
+    shard.remove()
+
+
+def test_a_shard_that_is_started_again_finds_its_ring_at_any_call(earlier: Spec) -> None:
+    again = Shard(earlier, 0, "node-0")
+    again.is_restarted = True
+    assert again.counts().generation == generation_of(again.ring)
+    assert len(again.ring) == 50
+    assert not again.is_made
+
+
+def test_a_shard_that_is_started_again_is_removed_with_its_ring(earlier: Spec) -> None:
+    again = Shard(earlier, 0, "node-0")
+    again.is_restarted = True
+    again.remove()
+    with pytest.raises(bc.NotFoundError):
+        bc.ReplayBuffer.attach(earlier.ring_name(0))
 
 
 def test_writers_that_wait_for_a_learner_go_on_when_the_shard_is_removed() -> None:

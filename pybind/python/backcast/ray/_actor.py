@@ -30,7 +30,8 @@ class ShardActor(Shard):
     def __init__(self, spec: Spec, number: int) -> None:
         context = ray.get_runtime_context()
         super().__init__(spec, number, context.get_node_id())
-        if context.was_current_actor_reconstructed:
+        self.is_restarted = context.was_current_actor_reconstructed
+        if self.is_restarted:
             # An actor whose constructor raises is never started again. Calls try once more.
             with contextlib.suppress(BackcastError):
                 self.start("attach")

@@ -18,6 +18,7 @@ from backcast.errors import (
     ExistsError,
     InUseError,
     LappedError,
+    NotFoundError,
     RateLimitTimeoutError,
     SampleError,
 )
@@ -146,6 +147,8 @@ class Shard:
         """Objects that functions of `_node_*` modules keep, by the name of their module."""
         self.lock = threading.RLock()
         """Held while `state` changes: such functions run beside each other."""
+        self.is_restarted = False
+        """Whether another process of the shard had a ring before, which this one looks for."""
         self.is_made = False
         """Whether this process made the ring, and did not find it."""
         self._ring: ReplayBuffer | None = None
@@ -193,16 +196,25 @@ class Shard:
 
     @property
     def ring(self) -> ReplayBuffer:
-        """Return the ring. A shard that could not start tries again."""
-        if self._ring is None:
+        """Return the ring. A process that was started again attaches to it, or tries once more.
+
+        Raises
+        ------
+        NotFoundError
+            If the shard is being made or loaded: it has no ring yet.
+        """
+        if self._ring is None and self.is_restarted:
             self.start("attach")
-        assert self._ring is not None
+        if self._ring is None:
+            raise NotFoundError(
+                f"{self.spec.label(self.number)} has no ring yet; wait until Shards.create or "
+                "Shards.load has returned"
+            )
         return self._ring
 
-    def describe(self) -> tuple[Spec, str, str]:
-        """Return what all shards are, this one's node, and its ring's identity."""
-        _ = self.ring
-        return self.spec, self.node, self.generation
+    def describe(self) -> Spec:
+        """Return what all shards are. Needs no ring."""
+        return self.spec
 
     def call(self, path: str, *given: Any, **named: Any) -> Any:
         """Call a function of a `_node_*` module with this shard: ``"fleet.start"``.
@@ -400,6 +412,8 @@ class Shard:
             self.call(f"{module}.remove")
         for key in list(self._open):
             self.close_sampler(key)
+        if self._ring is None and not self.is_restarted:
+            return
         if self.ring.limiter is not None:
             self.ring.limiter.set_ceiling(None)
         self.ring.unlink()

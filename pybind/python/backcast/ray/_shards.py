@@ -207,7 +207,7 @@ class Shards(OnNodes):
             ready, asked = ray.wait(asked, timeout=timeout)
             for ref in ready:
                 try:
-                    spec = ray.get(ref)[0]
+                    spec = ray.get(ref)
                 except ray.exceptions.RayActorError:
                     continue
                 return cls._restored(spec)
