@@ -290,7 +290,7 @@ class Overlapping:
 def test_reports_of_a_view_beside_the_stop_are_counted_once(order: tuple[str, str]) -> None:
     reports, calls = NodeReports(), Overlapping(order)
     supervisor = NodeSupervisor(
-        *(calls, ["shard 0"], 1, lambda *_: None, reports),  # type: ignore[arg-type,return-value]
+        *(calls, ["shard 0"], 1, lambda *_: None, reports),  # type: ignore[arg-type]
         label="act",
         start_timeout_s=50.0,
         stop_timeout_s=5.0,

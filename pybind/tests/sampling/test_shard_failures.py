@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import warnings
 from collections.abc import Iterator
@@ -13,115 +12,11 @@ import backcast as bc
 import numpy as np
 import pytest
 from backcast._shards import Drawn
-from backcast.errors import InUseError, LappedError, SampleError, ShardWarning, WaitTimeoutError
+from backcast.errors import LappedError, SampleError, ShardWarning, WaitTimeoutError
 from backcast.ray._sampler import ShardSampler
 from backcast.ray._shard import Shard
-from backcast.ray._spec import Spec
-from backcast.ray._transport import AwayError, GoneError, LocalTransport
-from local_shards import sampler_of, spec_of, started
-
-COLUMNS = {"obs": "f4", "reward": "f4"}
-TIMEOUT = 1.0
-
-
-class Clock:
-    """Time that passes only where something waits."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
-
-class Late:
-    """An answer that comes when its shard goes on."""
-
-    def __init__(self, of: Unreliable, method: str, given: tuple[Any, ...]) -> None:
-        self.of, self.method, self.given = of, method, given
-        self.made: Any = None
-        of.calls.append(self)
-        of.work()
-
-    def wait(self, seconds: float) -> bool:
-        if self.made is None and seconds > 0:
-            self.of.clock.now += seconds
-        return self.made is not None
-
-    def result(self) -> list[Any]:
-        found: list[Any] = self.made.result()
-        return found
-
-
-class Failed:
-    """An answer that never comes."""
-
-    def __init__(self, error: Exception) -> None:
-        self.error = error
-
-    def result(self) -> list[Any]:
-        raise self.error
-
-
-class Unreliable:
-    """Calls to a shard that hangs, dies or is gone."""
-
-    def __init__(self, shard: Shard, clock: Clock) -> None:
-        self.shard, self.clock = shard, clock
-        self.state = "well"
-        self.calls: list[Late] = []
-
-    def ask(self, method: str, *given: Any, parts: int = 1) -> Late:  # noqa: ANN401
-        return Late(self, method, given)
-
-    def work(self) -> None:
-        """Do the calls that wait, in order, unless the shard hangs."""
-        while self.calls and self.state != "hangs":
-            call = self.calls.pop(0)
-            if self.state == "away":
-                call.made = Failed(AwayError("restarting"))
-            elif self.state == "gone":
-                call.made = Failed(GoneError("dead"))
-            else:
-                call.made = LocalTransport(self.shard).ask(call.method, *call.given)
-
-    def become(self, state: str) -> None:
-        self.state = state
-        self.work()
-
-
-class Cluster:
-    """Three shards of 100 transitions each, and calls to them that fail as the test says."""
-
-    def __init__(self, shards: list[Shard]) -> None:
-        self.shards, self.clock = shards, Clock()
-        self.ways = [Unreliable(shard, self.clock) for shard in shards]
-        self.writers = [shard.ring.writer(timeout=0) for shard in shards]
-
-    def append(self, number: int, steps: int) -> int:
-        """Append until the limiter holds the writer back; return the steps appended."""
-        for step in range(steps):
-            try:
-                self.writers[number].append(
-                    obs=number, reward=step, terminated=False, truncated=False
-                )
-            except bc.RateLimitTimeoutError:
-                return step
-        return steps
-
-    def sampler(self, **options: Any) -> ShardSampler:  # noqa: ANN401
-        ways = {shard.number: way for shard, way in zip(self.shards, self.ways, strict=True)}
-        return sampler_of(
-            self.shards,
-            shard_timeout=TIMEOUT,
-            transport=lambda shard: ways[shard.number],
-            clock=self.clock,
-            sleep=self.clock.sleep,
-            **options,
-        )
+from local_shards import spec_of, started
+from unreliable_shards import COLUMNS, TIMEOUT, Cluster, lose, rounds, shards_of
 
 
 @pytest.fixture
@@ -133,28 +28,6 @@ def cluster() -> Iterator[Cluster]:
         yield made
         for writer in made.writers:
             writer.close()
-
-
-def shards_of(batch: bc.Batch) -> set[int]:
-    return set(batch["shard"].tolist())
-
-
-def rounds(
-    cluster: Cluster,
-    sampler: ShardSampler,
-    times: int,
-    items: int,
-    writers: tuple[int, ...] = (),
-    timeout: float | None = None,
-) -> bc.Batch:
-    """Append all that the limiter allows and draw, some times; return the last batch."""
-    for _ in range(times):
-        for number in writers:
-            cluster.append(number, 1_000)
-        batch = sampler.sample(items, timeout=timeout)
-        if writers:
-            cluster.clock.now += 0.05
-    return batch
 
 
 def longest_draw(cluster: Cluster, sampler: ShardSampler) -> float:
@@ -260,18 +133,6 @@ def test_a_node_that_is_gone_comes_back_with_a_new_ring(cluster: Cluster) -> Non
     assert (rows["found"] == ~mine).all()
     again.ring.unlink()
     cluster.shards[2] = again
-
-
-def lose(cluster: Cluster, number: int) -> None:
-    """Put an empty ring in the place of a shard's, as a node does that comes back."""
-    lost = cluster.shards[number]
-    cluster.writers[number].close()
-    again = Shard(lost.spec, number, "node-9")
-    again.start("replace")
-    cluster.writers[number] = again.ring.writer(timeout=0)
-    cluster.append(number, 51)
-    lost.ring.close()
-    cluster.shards[number] = cluster.ways[number].shard = again
 
 
 @pytest.mark.parametrize("losses", [1, 2])
@@ -429,189 +290,22 @@ def test_a_beta_that_raises_keeps_what_was_admitted() -> None:
         assert (state["samples"], state["admitted"], state["batches"]) == (16, 8, 1)
 
 
-LIMITS = bc.RateLimiter(1, min_size=30, error_buffer=(-30, 30))
-
-
-def limiter_of(shard: Shard) -> bc.types.Limiter:
-    """Return the limiter of a shard's ring."""
-    limiter = shard.ring.limiter
-    assert limiter is not None
-    return limiter
-
-
-def inserts_of(*shards: Shard) -> int:
-    """Return the inserts that the limiters of shards counted."""
-    return sum(limiter_of(shard).inserts for shard in shards)
-
-
-def limited() -> Spec:
-    return spec_of(3, COLUMNS, 10_000, LIMITS)
-
-
-def test_the_limiter_holds_writers_of_all_shards_together() -> None:
-    with started(limited(), ceiling=10) as shards:
-        cluster = Cluster(shards)
-        sampler = cluster.sampler()
-        total = 0
-        for _ in range(60):
-            # The first shard is written fast, the second slowly, the third hardly ever.
-            total += cluster.append(0, 1_000) + cluster.append(1, 2)
-            total += cluster.append(2, int(total % 5 == 0))
-            try:
-                sampler.sample(16, timeout=0)
-            except bc.RateLimitTimeoutError:
-                continue
-            cluster.clock.now += 0.05
-        known = sampler.stats()["limiter"]
-        inserts = inserts_of(*shards)
-        assert known["excess"] == 0
-        assert inserts <= known["limit"]
-        # The fast shard got what the slow ones left.
-        assert known["samples"] > 300
-        assert inserts_of(shards[0]) > 0.7 * inserts
-        sampler.close()
-
-
-def test_a_suspended_shard_adds_at_most_its_ceiling() -> None:
-    with started(limited(), ceiling=10) as shards:
-        cluster = Cluster(shards)
-        sampler = cluster.sampler()
-        rounds(cluster, sampler, 6, 16, writers=(0, 1, 2))
-        cluster.ways[0].become("hangs")
-        ceiling = limiter_of(shards[0]).ceiling
-        assert ceiling is not None
-        before = inserts_of(shards[0])
-        with pytest.warns(ShardWarning):
-            rounds(cluster, sampler, 30, 16, writers=(1, 2))
-        cluster.append(0, 1_000)
-        limit = sampler.stats()["limiter"]["limit"]
-        inserts = inserts_of(*shards)
-        assert limit is not None
-        assert inserts <= limit + ceiling - before
-        assert inserts_of(shards[0]) == ceiling
-        cluster.ways[0].become("well")
-        for _ in range(20):
-            sampler.sample(16)
-            for number in range(3):
-                cluster.append(number, 1_000)
-            cluster.clock.now += 0.05
-        assert inserts_of(*shards) <= limit + 20 * 16 + 1
-        sampler.close()
-
-
-def test_a_new_ring_waits_for_the_learner_and_what_was_inserted_stays_counted() -> None:
-    with started(limited(), ceiling=10) as shards:
-        cluster = Cluster(shards)
-        sampler = cluster.sampler()
-        rounds(cluster, sampler, 6, 16, writers=(0, 1, 2))
-        counted = sampler.stats()["limiter"]["inserts"]
-        cluster.ways[2].become("gone")
-        with pytest.warns(ShardWarning, match="lost: its node"):
-            rounds(cluster, sampler, 6, 8, writers=(0,))
-        again = Shard(shards[2].spec, 2, "node-9")
-        again.start("replace")
-        cluster.writers[2] = again.ring.writer(timeout=0)
-        # No learner has told it yet what it may insert.
-        assert cluster.append(2, 10) == 1  # a first row is no transition
-        cluster.ways[2].shard = again
-        cluster.ways[2].become("well")
-        cluster.clock.now += TIMEOUT
-        with pytest.warns(ShardWarning, match="lost its rows"):
-            rounds(cluster, sampler, 20, 4, writers=(2,))
-        known = sampler.stats()["limiter"]
-        assert known["inserts"] >= counted
-        assert known["excess"] == 0
-        assert inserts_of(again) > 0
-        sampler.close()
-        shards[2].ring.close()
-        shards[2] = again
-
-
-@pytest.mark.parametrize("is_lost_again", [False, True])
-def test_inserts_of_lost_rings_stay_counted_by_a_sampler_that_goes_on(is_lost_again: bool) -> None:
-    with started(limited(), ceiling=10) as shards:
-        cluster = Cluster(shards)
-        sampler = cluster.sampler()
-        rounds(cluster, sampler, 6, 16, writers=(0, 1, 2))
-        lose(cluster, 2)
-        with pytest.warns(ShardWarning, match="lost its rows"):
-            rounds(cluster, sampler, 6, 16, writers=(0, 1, 2))
-        state, known = sampler.state(), sampler.stats()["limiter"]
-        assert known["inserts"] > inserts_of(*shards)
-        sampler.close()
-        if is_lost_again:
-            lose(cluster, 2)
-        with cluster.sampler(state=state) as again:
-            assert again.stats()["limiter"]["inserts"] == known["inserts"]
-            assert again.stats()["limiter"]["samples"] == state["samples"]
-            # Draws go on at once, which would wait for the lost inserts otherwise.
-            rounds(cluster, again, 6, 16, writers=(0, 1, 2), timeout=0)
-            assert again.stats()["limiter"]["excess"] == 0
-
-
-def test_a_ceiling_that_is_meant_for_a_lost_ring_is_not_set() -> None:
-    with started(limited(), ceiling=10) as shards:
-        assert shards[0].counts("key", 500, "another").ceiling == 10
-        assert shards[0].counts("key", 12, shards[0].generation).ceiling == 12
-
-
-def test_samples_that_an_earlier_learner_drew_stay_counted() -> None:
-    with started(limited(), ceiling=10) as shards:
-        cluster = Cluster(shards)
-        for number in range(3):
-            cluster.append(number, 1_000)
-        first = cluster.sampler()
-        first.sample(30)
-        second = cluster.sampler()
-        assert second.stats()["limiter"]["samples"] >= 30
-        with pytest.raises(InUseError, match="another sampler"):
-            rounds(cluster, first, 30, 1, writers=(0,))
-        state = second.state()
-        third = cluster.sampler(state=state)
-        assert third.stats()["limiter"]["samples"] == state["samples"]
-        third.close()
-
-
-def test_samples_of_a_shard_that_answers_late_stay_counted_once() -> None:
-    with started(limited(), ceiling=10) as shards:
-        cluster = Cluster(shards)
-        for number in range(3):
-            cluster.append(number, 1_000)
-        with cluster.sampler() as first:
-            first.sample(30)
-        counted = [limiter_of(shard).samples for shard in shards]
-        assert min(counted) > 0
-        cluster.ways[1].become("hangs")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ShardWarning)
-            second = cluster.sampler()
-            assert second.stats()["limiter"]["samples"] == counted[0] + counted[2]
-            cluster.ways[1].become("well")
-        drawn = 0
-        for _ in range(20):
-            for number in range(3):
-                cluster.append(number, 1_000)
-            with contextlib.suppress(bc.RateLimitTimeoutError):
-                drawn += len(second.sample(4, timeout=0.05).index)
-        assert drawn > 0
-        state = second.state()
-        assert state["samples"] == sum(counted) + drawn + state["admitted"]
-        second.close()
-
-
-def test_a_draw_that_ended_early_keeps_what_was_admitted() -> None:
-    with started(limited(), ceiling=10) as shards:
-        cluster = Cluster(shards)
-        for number in range(3):
-            cluster.append(number, 1_000)
-        sampler = cluster.sampler()
-        with pytest.raises(bc.RateLimitTimeoutError, match="held a draw of 500"):
-            sampler.sample(500, timeout=0.1)
-        samples = sampler.stats()["limiter"]["samples"]
-        assert sampler.state()["admitted"] == samples > 0
-        sampler.sample(samples, timeout=0)
-        assert sampler.stats()["limiter"]["samples"] == samples
-        sampler.close()
+def test_what_became_of_an_update_is_looked_at_once(cluster: Cluster) -> None:
+    sampler = cluster.sampler(select=bc.Priority(alpha=1.0))
+    batch = sampler.sample(64)
+    mine = batch["shard"] == 0
+    cluster.ways[0].become("hangs")
+    cluster.shards[0].ring.clear()
+    sampler.update_priorities(batch.index[mine], batch["shard"][mine], np.ones(mine.sum()))
+    link = sampler._links[0]
+    # Blocks that came are taken before.
+    link.poll()
+    assert link.counts["stale_priorities"] == 0
+    cluster.ways[0].become("well")
+    waits = cluster.ways[0].waits
+    link.poll()
+    assert link.counts["stale_priorities"] == mine.sum()
+    assert cluster.ways[0].waits - waits == 1
 
 
 def test_options_that_blocks_refuse_are_refused_at_the_sampler(cluster: Cluster) -> None:

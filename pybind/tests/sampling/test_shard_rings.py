@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import backcast as bc
@@ -58,7 +58,7 @@ def test_shards_that_fail_to_start_remove_the_rings_that_they_made(exist: Exist)
 def test_a_shard_that_is_being_made_makes_no_ring_for_others(method: str) -> None:
     shard = Shard(spec_of(1, COLUMNS, 1_000), 0, "node-0")
     name = shard.spec.ring_name(0)
-    calls = {
+    calls: dict[str, Callable[[], Any]] = {
         "stats.look": lambda: shard.call("stats.look"),
         "counts": shard.counts,
         "block": lambda: shard.block(BlockRequest("key", 1, 1, 0.0, None, "")),

@@ -104,8 +104,8 @@ class RemoteHeads(BlockHeads):
     def _is_over(self, head: _Head | None) -> bool:
         if head is None or head.left == 0 or head.block.mass <= 0:
             return True
-        link = self._links[self._heads.index(head)]
         assert isinstance(head.block, ShardBlock)
+        link = self._links[head.block.shard % len(self._links)]
         return head.block.shard != link.shard or self._is_old(head.block)
 
     def _replace(self, is_over: Callable[[_Head | None], bool]) -> None:

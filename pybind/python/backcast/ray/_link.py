@@ -136,7 +136,8 @@ class Link:
         self._row_bytes = 0.0
         self._is_open = False
         self._next_probe = 0.0
-        self._told = float("-inf")
+        self._looked = float("-inf")
+        """Time at which the ceiling was compared or sent last."""
         self._updates: deque[tuple[Pending, int]] = deque()
 
     @property
@@ -155,15 +156,20 @@ class Link:
         return any(sent.kind == "counts" for sent in self._sent)
 
     def wants_counts(self, after: float) -> bool:
-        """Return whether a shard is to be told a ceiling that no block request tells it soon."""
-        if self._ceilings is None or not self.has_end or not self.has_answered:
+        """Return whether a shard is to be told a ceiling that no block request tells it soon.
+
+        Looks once in ``after`` seconds: a look needs the shares of all shards.
+        """
+        now = self._clock()
+        if self._ceilings is None or not self.has_end or now - self._looked < after:
             return False
-        if self.status != "active" or self.is_asking_counts:
+        if self.status != "active" or not self.has_answered or self.is_asking_counts:
             return False
+        self._looked = now
         share = self._ceilings.shares[self.number]
         target = self._ceilings.target(self.number)
         known = share.sent[-1] if share.sent else share.acknowledged
-        return target != known and self._clock() - self._told >= after
+        return target != known
 
     def state(self) -> dict[str, Any]:
         """Return what a later sampler has to know of the rings that the shard had."""
@@ -219,7 +225,7 @@ class Link:
         """Return the shard's ceiling in its own count. Counts it as sent."""
         if self._ceilings is None or not self.has_end or not self.has_answered:
             return None
-        self._told = self._clock()
+        self._looked = self._clock()
         return max(0, self._ceilings.request(self.number) - self._offset)
 
     def _send(
@@ -244,12 +250,18 @@ class Link:
 
     def _end_updates(self, most: int) -> None:
         """Look at what became of updates: of those that are done, and of all but the last ones."""
-        while self._updates and (self._updates[0][0].wait(0) or len(self._updates) > most):
-            self._end_update(*self._updates.popleft())
+        while self._updates:
+            pending, items = self._updates[0]
+            is_done = pending.wait(0)
+            if not is_done and len(self._updates) <= most:
+                return
+            self._updates.popleft()
+            if is_done:
+                self._end_update(pending, items)
 
     def _end_update(self, pending: Pending, items: int) -> None:
         try:
-            self.counts["stale_priorities"] += pending.result()[0] if pending.wait(0) else 0
+            self.counts["stale_priorities"] += pending.result()[0]
         except (AwayError, GoneError):
             self.counts["stale_priorities"] += items
         except Exception as error:
