@@ -9,6 +9,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -323,6 +324,26 @@ def test_actors_of_a_node_wait_for_the_parameters_that_they_may_rely_on(
         params.publish({"w": np.full(1, 5.0)}, version=5)
         until(lambda: len(node.view().reports) == EACH)
         assert {report.value for report in node.stop().reports} == {5.0}
+
+
+def test_a_fleet_has_its_parameters_sent_to_nodes_that_return(
+    shards: LocalShards, place: Path
+) -> None:
+    class Followed:
+        version, follows = 5, 0
+
+        def follow(self) -> None:
+            self.follows += 1
+
+    shards._params = Followed()
+    with ExitStack() as stack:
+        for node in range(NODES):
+            params = bc.Params.create(f"walk-{node}", {"w": np.zeros(1)}, dir=place)
+            stack.enter_context(params).publish({"w": np.ones(1)}, version=5)
+        fleet = fleet_of(shards, node_actors.pulled, args=(shards,))
+        assert shards._params.follows == 0
+        with fleet:
+            assert shards._params.follows == 1
 
 
 def test_a_node_without_a_ring_fails_in_time(shards: LocalShards) -> None:

@@ -43,6 +43,11 @@ def refused(params: _params.ShardParams) -> bool:
     return "published by another learner (process " in reason
 
 
+def put(values: list[Any]) -> list[Any]:
+    """Copy arrays, as the object store does."""
+    return [value.copy() for value in values]
+
+
 class World:
     """Nodes of shards 'walk', each with a shard object, and handles on their parameters."""
 
@@ -56,12 +61,12 @@ class World:
 
     def create(self) -> _params.ShardParams:
         own = bc.Params.create(None, LIKE)
-        given = self.calls, self.labels, lambda value: value
+        given = self.calls, self.labels, put
         self.handles.append(_params.created("walk", *given, own, 10.0))
         return self.handles[-1]
 
     def found(self, like: Any = None) -> _params.ShardParams:
-        given = self.calls, self.labels, lambda value: value
+        given = self.calls, self.labels, put
         self.handles.append(_params.found("walk", *given, like=like))
         return self.handles[-1]
 
@@ -164,6 +169,89 @@ def test_a_node_that_lost_its_parameters_gets_the_newest_without_a_publish(world
         assert actor.latest()["body"]["w"].max() == 5
 
 
+def lose(world: World, node: int) -> None:
+    """End a node with its parameters; another process is in its place."""
+    _node_params.remove(world.calls.objects[node])
+    world.calls.replace(node)
+
+
+def test_a_handle_that_was_found_sends_its_version_to_a_node_that_lost_it(world: World) -> None:
+    first = world.create()
+    first.publish(weights(5), version=7)
+    first.wait(timeout=30)
+    first.close()
+    second = world.found()
+    lose(world, 1)
+    second.follow()
+    until(lambda: _node_params.look(world.calls.objects[1]) is not None)
+    assert second.wait(timeout=30) == 7
+    lose(world, 2)
+    until(lambda: _node_params.look(world.calls.objects[2]) is not None)
+    assert second.wait(timeout=30) == 7
+    for node in range(NODES):
+        with world.attached(node) as actor:
+            assert actor.version == 7
+            assert actor.latest()["body"]["w"].max() == 5
+
+
+def test_a_handle_that_sends_what_it_found_takes_nothing_over(world: World) -> None:
+    first = world.create()
+    first.publish(weights(1))
+    first.wait(timeout=30)
+    second = world.found()
+    lose(world, 1)
+    assert second.wait(timeout=30) == 1
+    assert first.publish(weights(2)) == 2
+    assert first.wait(timeout=30) == 2
+    # A later learner is not disturbed either, and the handle knows that node by its answer.
+    lose(world, 2)
+    third = world.found()
+    assert third._nodes[2].version is None
+    third._nodes[2].version = 0
+    arrays = third._arrays
+    values = [np.zeros((4, 2), "f4"), np.zeros(3)]
+    _node_params.publish(world.calls.objects[2], (9, "later"), 9, arrays, values)
+    assert third.wait(timeout=30) == 2
+    until(lambda: third.stats()["nodes"][2]["version"] == 9)
+
+
+def test_a_node_that_returns_before_the_first_version_gets_parameters(world: World) -> None:
+    params = world.create()
+    params.follow()
+    lose(world, 1)
+    until(lambda: _node_params.look(world.calls.objects[1]) is not None)
+    with world.attached(1) as actor:
+        assert actor.version == 0
+        params.publish(weights(3))
+        params.wait(timeout=30)
+        assert actor.latest()["body"]["w"].max() == 3
+
+
+def test_parameters_that_are_there_are_not_made_again(world: World) -> None:
+    params = world.create()
+    params.publish(weights(3))
+    params.wait(timeout=30)
+    assert _node_params.ensure(world.calls.objects[0], params._arrays) == 1
+    assert _node_params.ensure(world.calls.replace(0), params._arrays) == 1
+
+
+def test_arrays_are_put_from_where_they_were_published(world: World) -> None:
+    params, places = world.create(), list[tuple[int, bool]]()
+
+    def noted(values: list[Any]) -> list[Any]:
+        places.extend((value.ctypes.data, value.flags.owndata) for value in values)
+        return put(values)
+
+    params._put = noted
+    params.publish(weights(1))
+    with params._own.view() as view:
+        inside = [view["body"]["w"], view["head"]["0"]]
+        assert places == [(array.ctypes.data, False) for array in inside]
+    # No version stays pinned.
+    for value in range(5):
+        params.publish(weights(value))
+
+
 def test_a_learner_that_attaches_goes_on_from_the_newest_version(world: World) -> None:
     first = world.create()
     first.publish(weights(1))
@@ -239,14 +327,14 @@ def test_a_full_object_store_is_a_space_error(world: World) -> None:
     class ObjectStoreFullError(Exception):
         pass
 
-    def put(_value: object) -> object:
+    def refuse(_values: object) -> object:
         raise ObjectStoreFullError("no room")
 
     params = world.create()
-    params._put = put
+    params._put = refuse
     with pytest.raises(SpaceError, match="no room for 56 bytes"):
         params.publish(weights(1))
-    params._put = lambda value: value
+    params._put = put
     assert params.publish(weights(2)) == 2
     assert params.wait(timeout=30) == 2
 

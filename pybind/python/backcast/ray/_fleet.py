@@ -127,6 +127,9 @@ class ShardFleet(Fleet):
     def _new_supervisor(self, tally: Tally) -> AnySupervisor:
         shards, settings, signals = self._shards, self._settings, self._signals
         shards._opened()
+        if shards._params is not None:
+            # A node that returns gets what its actors rely on, also before the next publish.
+            shards._params.follow()
         spec = shards._spec
         return NodeSupervisor(
             self._new_processes(),

@@ -31,6 +31,13 @@ def create(shard: Shard, arrays: Described) -> None:
         _make(shard, arrays, _NO_CLAIM)
 
 
+def ensure(shard: Shard, arrays: Described) -> int:
+    """Make the node's parameters if it has none; return the newest version."""
+    with shard.lock:
+        held = _held(shard)
+        return (_make(shard, arrays, _NO_CLAIM) if held is None else held[0]).version
+
+
 def look(shard: Shard) -> tuple[Described, int, Claim] | None:
     """Return arrays, newest version and claim; None if the node has no parameters."""
     with shard.lock:

@@ -12,7 +12,7 @@ from weakref import WeakSet
 import ray
 
 from backcast._calls import explained
-from backcast.errors import ArgumentError, ExistsError, WaitTimeoutError
+from backcast.errors import ArgumentError, ExistsError, NotFoundError, WaitTimeoutError
 from backcast.ray import _manifest, _params, _snapshots, _stats
 from backcast.ray._calls import RayCalls
 
@@ -121,6 +121,9 @@ class OnNodes:
         from backcast.ray._fleet import ShardFleet
 
         self._opened()
+        # Actors rely on parameters that are there.
+        with suppress(NotFoundError):
+            _ = self.params
         return ShardFleet(
             self,  # type: ignore[arg-type]
             actor,

@@ -48,13 +48,28 @@ Put = Callable[[Any], Any]
 
 
 @dataclass
+class _Version:
+    """A version, as nodes get it."""
+
+    number: int
+    claim: Claim
+    """Learner that published it: another one that sends it again takes nothing over."""
+    reference: Any = None
+    """What stands for its arrays; None until a node needs them."""
+
+
+@dataclass
 class _Node:
     """One node: what it is known to have, and the call that is under way."""
 
     number: int
     version: int | None = None
     """The newest version that it told of; None while it does not answer."""
+    lacks: bool = False
+    """Whether it told that it has no parameters."""
     call: Any = None
+    claim: Claim | None = None
+    """Claim of the version that is under way."""
     due_s: float = 0.0
     behind_s: float | None = None
     """Time since which it lacks the newest version."""
@@ -68,7 +83,7 @@ class ShardParams:
     :meth:`publish` sends a version to every node once. There it is an ordinary
     :class:`backcast.Params` under the name of the node's ring, from which any number of processes
     pull. Versions have the same numbers on all nodes. A node that missed some gets the newest when
-    it answers again.
+    it answers again, from a handle that has published or waited, or whose shards have run a fleet.
 
     Made by ``Shards.create(..., params=weights)``, and found at ``shards.params``.
     """
@@ -89,7 +104,7 @@ class ShardParams:
         self._claim: Claim = (claim[0] + 1, f"process {os.getpid()} on {platform.node()}")
         self._nodes = [_Node(k) for k in range(len(nodes))]
         self._changed = threading.Condition()
-        self._newest: tuple[int, Any] | None = None
+        self._newest: _Version | None = None
         self._told = 0
         """The newest version that any node has."""
         self._failure: BackcastError | None = None
@@ -159,31 +174,36 @@ class ShardParams:
                 "it out"
             )
         self._own.publish(arrays, version)
-        self._send(version, self._own._native.read()[1])
-        self._warn()
-        return version
-
-    def _send(self, version: int, values: list[Any]) -> None:
-        try:
-            reference = self._put(values)
-        except Exception as error:
-            if type(error).__name__ != "ObjectStoreFullError":
-                raise
-            size = sum(value.nbytes for value in values)
-            raise SpaceError(
-                f"Ray's object store has no room for {size} bytes of parameters ({error}); start "
-                "the node with a larger --object-store-memory"
-            ) from error
+        newest = _Version(version, self._claim, self._reference(version))
         with self._changed:
-            self._newest = version, reference
+            self._newest = newest
             now_s = time.monotonic()
             for node in self._nodes:
                 node.due_s = 0.0
                 node.behind_s = node.behind_s or now_s
             self._changed.notify_all()
-        self._start()
+        self.follow()
+        self._warn()
+        return version
 
-    def _start(self) -> None:
+    def _reference(self, version: int) -> Any:
+        """Put the arrays of a version where nodes find them, without a copy in between."""
+        view = self._own._native.view(version)
+        try:
+            return self._put(view.arrays())
+        except Exception as error:
+            if type(error).__name__ != "ObjectStoreFullError":
+                raise
+            size = sum(array.nbytes for array in view.arrays())
+            raise SpaceError(
+                f"Ray's object store has no room for {size} bytes of parameters ({error}); start "
+                "the node with a larger --object-store-memory"
+            ) from error
+        finally:
+            view.close()
+
+    def follow(self) -> None:
+        """Send the newest version to nodes that lack it, from now until the handle is closed."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="backcast-params", daemon=True)
             self._thread.start()
@@ -234,7 +254,7 @@ class ShardParams:
         wanted = self.version if version is None else version
         deadline_s = None if timeout is None else time.monotonic() + timeout
         self._check()
-        self._start()
+        self.follow()
         with self._changed:
             while True:
                 self._check()
@@ -358,14 +378,22 @@ class ShardParams:
 
     def _ask(self, node: _Node) -> None:
         """Send the newest version to a node, or ask which one it has."""
-        newest = self._newest
-        node.due_s = time.monotonic() + _LOOK_S
-        if newest is None or node.version is None or node.version >= newest[0]:
-            node.call = self._calls.send(node.number, "call", "params.look")
-        else:
-            version, reference = newest
-            given = self._claim, version, self._arrays, reference
-            node.call = self._calls.send(node.number, "call", "params.publish", *given)
+        newest, given = self._newest, tuple[Any, ...]()
+        node.due_s, node.claim, method = time.monotonic() + _LOOK_S, None, "params.look"
+        if newest is None and node.lacks:
+            # Actors of the node wait for parameters, and for their first version then.
+            method, given = "params.ensure", (self._arrays,)
+        elif newest is not None and node.version is not None and node.version < newest.number:
+            try:
+                if newest.reference is None:
+                    newest.reference = self._reference(newest.number)
+            except BackcastError as error:
+                with self._changed:
+                    node.error, node.due_s = str(error), time.monotonic() + _RETRY_S
+                return
+            method, node.claim = "params.publish", newest.claim
+            given = newest.claim, newest.number, self._arrays, newest.reference
+        node.call = self._calls.send(node.number, "call", method, *given)
 
     def _take(self, node: _Node) -> None:
         call, node.call = node.call, None
@@ -374,7 +402,12 @@ class ShardParams:
         except NodeDownError as error:
             self._missed(node, str(error).splitlines()[0] if str(error) else "it does not answer")
         except InUseError as error:
-            self._fail(error)
+            if node.claim == self._claim:
+                self._fail(error)
+                return
+            # Another learner has published since this handle found its version.
+            with self._changed:
+                node.version, node.due_s = None, 0.0
         except BackcastError as error:
             with self._changed:
                 node.error, node.due_s = str(error), time.monotonic() + _RETRY_S
@@ -382,10 +415,11 @@ class ShardParams:
             # A node without parameters lacks every version.
             told = answer if isinstance(answer, int) else 0 if answer is None else answer[1]
             with self._changed:
-                node.version, node.error = told, None
+                node.version, node.error, node.lacks = told, None, answer is None
                 self._told = max(self._told, told)
-                if self._newest is None or told >= self._newest[0]:
+                if self._newest is None or told >= self._newest.number:
                     node.behind_s, node.warned = None, False
+                    node.due_s = 0.0 if node.lacks else node.due_s
                 else:
                     node.behind_s = node.behind_s or time.monotonic()
                     node.due_s = 0.0
@@ -456,12 +490,14 @@ def found(
         names = [array for array, _, _ in arrays]
         _ordered(names, f"parameters of shards '{name}'", _trees.leaves(like, "like"), "like")
     own = Params._of(FlatParams.create(None, arrays), like)
-    params = ShardParams(name, own, calls, nodes, put, max(one[2] for one in told.values()))
+    claim = max(one[2] for one in told.values())
+    params = ShardParams(name, own, calls, nodes, put, claim)
     if version:
         sent = _answers(calls, {newest: calls.send(newest, "call", "params.latest")}, timeout_s)
         if newest not in sent:
             raise WaitTimeoutError(f"{nodes[newest]} did not send its parameters; attach again")
         own._native.publish(sent[newest][1], sent[newest][0])
+        params._newest = _Version(own.version, claim)
     for k, one in told.items():
         params._nodes[k].version = one[1]
     return params
