@@ -144,7 +144,7 @@ class Drawn:
         """
         from backcast._batch import Batch
 
-        made = Batch(_gathered([(of.batch, at, to) for of, at, to in self.parts], len(self.q)))
+        made = Batch(gathered([(of.batch, at, to) for of, at, to in self.parts], len(self.q)))
         made.pop("weight", None)
         if beta is not None:
             made["weight"] = self.weights(beta)
@@ -152,14 +152,30 @@ class Drawn:
         return made
 
 
-def _gathered(parts: list[tuple[Any, Any, Any]], items: int) -> dict[str, Any]:
+def gathered(
+    parts: list[tuple[dict[str, Any], NDArray[np.int64], NDArray[np.int64]]], items: int
+) -> dict[str, Any]:
+    """Copy items of several batches into arrays of one.
+
+    Parameters
+    ----------
+    parts : list of tuple
+        A batch, places in it, and places in the result.
+    items : int
+        Items of the result.
+
+    Returns
+    -------
+    dict
+        Nested arrays, ``[items, ...]``.
+    """
     import numpy as np
 
     found: dict[str, Any] = {}
     for key, like in parts[0][0].items():
         inner = [(batch[key], at, places) for batch, at, places in parts]
         if isinstance(like, dict):
-            found[key] = _gathered(inner, items)
+            found[key] = gathered(inner, items)
             continue
         found[key] = np.empty((items, *like.shape[1:]), like.dtype)
         for array, at, places in inner:

@@ -278,6 +278,15 @@ def test_statistics_are_summed_over_the_shards_that_answer(world: World) -> None
     assert shown["rows_per_s"] == pytest.approx(rates[1] + rates[2])
 
 
+def test_statistics_leave_out_shards_that_have_no_ring(world: World) -> None:
+    world.fill(10)
+    world.calls.replace(1).ring.close()
+    shown, _ = _stats.merged(world.spec, world.calls, [], None, 30.0)
+    assert [shard["answers"] for shard in shown["shards"]] == [True, False, True]
+    assert shown["transitions"] == 40
+    world.calls.objects[1].start("attach")
+
+
 def test_what_a_sampler_knows_of_its_shards_is_shown(world: World) -> None:
     counts = {"inserts": 60, "samples": 240, "limit": 85, "ceilings": [20, 30, 35], "excess": 0}
     statuses = [{"status": "active"}, {"status": "lost"}, {"status": "suspended"}]

@@ -13,7 +13,9 @@ from backcast.errors import BackcastError
 from backcast.ray._actor import _placed
 from backcast.ray._node_calls import NodeDownError
 from backcast.ray._node_fleet import NodeFleet
+from backcast.ray._remote import result_of
 from backcast.ray._spec import Spec
+from backcast.ray._transport import AwayError, GoneError
 
 _THREADS = 4
 """Calls of one node's part of a fleet at a time: a request to hurry beside the stop, and a view."""
@@ -57,11 +59,8 @@ class RayCalls:
             If the actor or its node ended before.
         """
         try:
-            return ray.get(call)
-        except exceptions.RayTaskError as error:
-            cause = error.cause
-            raise cause if isinstance(cause, Exception) else error from None
-        except exceptions.RayError as error:
+            return result_of(call)
+        except (AwayError, GoneError) as error:
             raise NodeDownError(str(error)) from None
 
     def end(self, number: int) -> None:

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from backcast._batch import Batch
-from backcast._shards import BlockHeads, Drawn, _Head
+from backcast._shards import BlockHeads, Drawn, _Head, gathered
 from backcast.errors import BackcastError
 from backcast.ray._link import Link, ShardBlock
-from backcast.ray._packing import gathered
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
+
+_WAIT_S = 0.05
 
 
 class NodeDownError(Exception):
@@ -30,3 +33,14 @@ class NodeCalls(Protocol):
 
     def end(self, number: int) -> None:
         """End one of the processes, if it is ours to end."""
+
+
+def arriving(
+    calls: NodeCalls, asked: Mapping[int, Any], timeout_s: float
+) -> Iterator[tuple[int, Any]]:
+    """Yield each call that is answered in time, with its number, as the answers come."""
+    waiting, ends_s = dict(asked), time.monotonic() + timeout_s
+    while waiting and time.monotonic() < ends_s:
+        ready = {id(call) for call in calls.ready(list(waiting.values()), _WAIT_S)}
+        for number in [k for k, call in waiting.items() if id(call) in ready]:
+            yield number, waiting.pop(number)

@@ -12,7 +12,8 @@ from weakref import WeakSet
 import ray
 
 from backcast._calls import explained
-from backcast.errors import ArgumentError, ExistsError, NotFoundError, WaitTimeoutError
+from backcast.errors import ExistsError, NotFoundError, WaitTimeoutError
+from backcast.fleet._arguments import seconds_of
 from backcast.ray import _manifest, _params, _snapshots, _stats
 from backcast.ray._calls import RayCalls
 
@@ -170,7 +171,7 @@ class OnNodes:
             If the handle was closed.
         """
         self._opened()
-        seconds = _seconds(timeout)
+        seconds = seconds_of(timeout, "timeout")
         open_ones = [sampler.stats() for sampler in self._samplers if not sampler.closed]
         calls = RayCalls(self._actors)
         shown, self._last = _stats.merged(self._spec, calls, open_ones, self._last, seconds)
@@ -232,7 +233,7 @@ class OnNodes:
             store=store,
             state=state,
             replace=replace,
-            timeout_s=_seconds(timeout),
+            timeout_s=seconds_of(timeout, "timeout"),
             params_version=None if self._params is None else self._params.version,
         )
         return {
@@ -299,7 +300,7 @@ class OnNodes:
         from backcast.ray import _shards
         from backcast.ray._actor import started
 
-        seconds = _seconds(timeout)
+        seconds = seconds_of(timeout, "timeout")
         manifest = _manifest.read(snapshot, _manifest.store_of(store))
         _shards.connect()
         places = _shards._places(nodes, label)
@@ -334,9 +335,3 @@ class OnNodes:
     def saved_state(self) -> Any:
         """State that :meth:`snapshot` was given, of shards that :meth:`load` made; else None."""
         return self._saved
-
-
-def _seconds(timeout: object) -> float:
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
-        raise ArgumentError(f"timeout is {timeout!r}; give seconds above 0")
-    return float(timeout)

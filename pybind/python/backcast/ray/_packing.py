@@ -145,35 +145,6 @@ def pack(batch: Mapping[str, Any], parts: int) -> list[Packed]:
     return made
 
 
-def gathered(
-    parts: list[tuple[dict[str, Any], NDArray[np.int64], NDArray[np.int64]]], items: int
-) -> dict[str, Any]:
-    """Copy items of several batches into arrays of one.
-
-    Parameters
-    ----------
-    parts : list of tuple
-        A batch, places in it, and places in the result.
-    items : int
-        Items of the result.
-
-    Returns
-    -------
-    dict
-        Nested arrays, ``[items, ...]``.
-    """
-    found: dict[str, Any] = {}
-    for key, like in parts[0][0].items():
-        inner = [(batch[key], at, to) for batch, at, to in parts]
-        if isinstance(like, dict):
-            found[key] = gathered(inner, items)
-            continue
-        found[key] = np.empty((items, *like.shape[1:]), like.dtype)
-        for array, at, to in inner:
-            found[key][to] = array[at]
-    return found
-
-
 def _leaves(
     batch: Mapping[str, Any], above: tuple[str, ...]
 ) -> Iterator[tuple[tuple[str, ...], NDArray[Any]]]:

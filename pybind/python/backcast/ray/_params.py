@@ -26,7 +26,7 @@ from backcast.errors import (
     WaitTimeoutError,
     WaitWarning,
 )
-from backcast.ray._node_calls import NodeDownError
+from backcast.ray._node_calls import NodeDownError, arriving
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -506,10 +506,7 @@ def found(
 def _answers(calls: NodeCalls, asked: dict[int, Any], timeout_s: float) -> dict[int, Any]:
     """Return the answers that come in time; nodes that end meanwhile have none."""
     answers: dict[int, Any] = {}
-    deadline_s = time.monotonic() + timeout_s
-    while asked and time.monotonic() < deadline_s:
-        ready = {id(call) for call in calls.ready(list(asked.values()), _WAIT_S)}
-        for number in [k for k, call in asked.items() if id(call) in ready]:
-            with suppress(NodeDownError):
-                answers[number] = calls.answer(asked.pop(number))
+    for number, call in arriving(calls, asked, timeout_s):
+        with suppress(NodeDownError):
+            answers[number] = calls.answer(call)
     return answers

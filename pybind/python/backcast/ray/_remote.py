@@ -10,6 +10,29 @@ from ray import exceptions
 from backcast.ray._transport import AwayError, GoneError
 
 
+def result_of(answer: Any) -> Any:
+    """Return an answer, or those of a list, which are there.
+
+    Raises
+    ------
+    AwayError, GoneError
+        If there is none.
+    Exception
+        As the actor raised.
+    """
+    try:
+        return ray.get(answer)
+    except exceptions.RayTaskError as error:
+        cause = error.cause
+        raise cause if isinstance(cause, Exception) else error from None
+    except (exceptions.ActorDiedError, exceptions.ActorUnschedulableError) as error:
+        raise GoneError(str(error)) from None
+    except exceptions.ObjectLostError as error:
+        raise GoneError(str(error)) from None
+    except exceptions.RayError as error:
+        raise AwayError(str(error)) from None
+
+
 class _RayPending:
     def __init__(self, refs: list[Any]) -> None:
         self._refs = refs
@@ -19,17 +42,7 @@ class _RayPending:
         return len(ready) == len(self._refs)
 
     def result(self) -> list[Any]:
-        try:
-            return list(ray.get(self._refs))
-        except exceptions.RayTaskError as error:
-            cause = error.cause
-            raise cause if isinstance(cause, Exception) else error from None
-        except (exceptions.ActorDiedError, exceptions.ActorUnschedulableError) as error:
-            raise GoneError(str(error)) from None
-        except exceptions.ObjectLostError as error:
-            raise GoneError(str(error)) from None
-        except exceptions.RayError as error:
-            raise AwayError(str(error)) from None
+        return list(result_of(self._refs))
 
 
 class RayTransport:

@@ -15,6 +15,7 @@ import numpy as np
 from backcast._batch import Batch
 from backcast._calls import explained
 from backcast._select import Priority
+from backcast._shards import gathered
 from backcast.errors import (
     ArgumentError,
     ClosedError,
@@ -27,7 +28,6 @@ from backcast.ray._admission import Admission
 from backcast.ray._arguments import STATE, beta_of, check, checked_state, located
 from backcast.ray._heads import NothingError, RemoteHeads, assembled
 from backcast.ray._link import Link
-from backcast.ray._packing import gathered
 from backcast.ray._shard import sendable
 from backcast.ray._transport import AwayError, GoneError
 from backcast.ray._waits import Wait, nothing, silence

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from backcast.errors import ArgumentError, ExistsError, NotFoundError, WaitTimeoutError
 from backcast.ray import _manifest
 from backcast.ray._manifest import Manifest
-from backcast.ray._node_calls import NodeDownError
+from backcast.ray._node_calls import NodeDownError, arriving
 
 if TYPE_CHECKING:
     from backcast.ray._node_calls import NodeCalls
     from backcast.ray._spec import Spec
 
-_WAIT_S = 0.05
 _DROP_S = 5.0
 
 
@@ -81,10 +80,9 @@ def _plain(value: Any) -> Any:
 def _drop(calls: NodeCalls, parts: dict[int, str], store: str | None) -> None:
     """Have nodes remove parts, for a few seconds; what stays is in nobody's way."""
     asked = {k: calls.send(k, "call", "snapshots.drop", part, store) for k, part in parts.items()}
-    ends_s = time.monotonic() + _DROP_S
-    while asked and time.monotonic() < ends_s:
-        ready = {id(call) for call in calls.ready(list(asked.values()), _WAIT_S)}
-        asked = {k: call for k, call in asked.items() if id(call) not in ready}
+    for _ in arriving(calls, asked, _DROP_S):
+        # Answers change nothing: the part of a node is gone, or stays.
+        pass
 
 
 def load(
@@ -193,21 +191,16 @@ def answers(
         If a node does not answer in time, or ends before.
     """
     found: dict[int, Any] = {}
-    waiting, ends_s = dict(asked), time.monotonic() + timeout_s
-    while waiting and time.monotonic() < ends_s:
-        ready = {id(call) for call in calls.ready(list(waiting.values()), _WAIT_S)}
-        for k in [k for k, call in waiting.items() if id(call) in ready]:
-            try:
-                found[k] = calls.answer(waiting[k])
-            except NodeDownError as error:
-                first = next(iter(str(error).splitlines()), "")
-                raise WaitTimeoutError(
-                    f"{nodes[k]} does not answer ({first}); wait until it does, and try again"
-                ) from None
-            del waiting[k]
-    if waiting:
-        late = ", ".join(nodes[k] for k in waiting)
+    for number, call in arriving(calls, asked, timeout_s):
+        try:
+            found[number] = calls.answer(call)
+        except NodeDownError as error:
+            first = next(iter(str(error).splitlines()), "")
+            raise WaitTimeoutError(
+                f"{nodes[number]} does not answer ({first}); wait until it does, and try again"
+            ) from None
+    if late := [nodes[k] for k in asked if k not in found]:
         raise WaitTimeoutError(
-            f"{late} did not answer within {timeout_s:g} s; give a larger timeout="
+            f"{', '.join(late)} did not answer within {timeout_s:g} s; give a larger timeout="
         )
     return found

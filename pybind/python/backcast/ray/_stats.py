@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from backcast.ray._node_calls import NodeDownError
+from backcast.errors import BackcastError
+from backcast.ray._node_calls import NodeDownError, arriving
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -15,7 +17,6 @@ if TYPE_CHECKING:
     from backcast.ray._sampler import ShardSampler
     from backcast.ray._spec import Spec
 
-_WAIT_S = 0.05
 _SUMS = ("transitions", "rows_published", "bytes_allocated", "writers", "writers_waiting")
 
 
@@ -102,15 +103,10 @@ def _status(samplers: list[dict[str, Any]], number: int, answers: bool) -> str:
 
 
 def _told(calls: NodeCalls, count: int, timeout_s: float) -> dict[int, dict[str, Any]]:
-    waiting = {k: calls.send(k, "call", "stats.look") for k in range(count)}
+    asked = {k: calls.send(k, "call", "stats.look") for k in range(count)}
     found: dict[int, dict[str, Any]] = {}
-    ends_s = time.monotonic() + timeout_s
-    while waiting and time.monotonic() < ends_s:
-        ready = {id(call) for call in calls.ready(list(waiting.values()), _WAIT_S)}
-        for k in [k for k, call in waiting.items() if id(call) in ready]:
-            call = waiting.pop(k)
-            try:
-                found[k] = calls.answer(call)
-            except NodeDownError:
-                continue
+    for number, call in arriving(calls, asked, timeout_s):
+        # A shard that has no ring has nothing to tell either.
+        with suppress(NodeDownError, BackcastError):
+            found[number] = calls.answer(call)
     return found
