@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-# Before Ray is imported: no reports to its makers, and deaths of nodes that are seen in seconds.
+# Before Ray is imported: no reports to its makers.
 os.environ.update(
     {
         "RAY_USAGE_STATS_ENABLED": "0",
@@ -20,15 +20,19 @@ os.environ.update(
         "RAY_enable_worker_prestart": "0",
         # Beside other programs, processes of a lower priority would hardly run.
         "RAY_worker_niceness": "0",
-        "RAY_health_check_initial_delay_ms": "1000",
-        "RAY_health_check_period_ms": "500",
-        "RAY_health_check_timeout_ms": "500",
-        "RAY_health_check_failure_threshold": "4",
     }
 )
 
 import ray
 from ray.cluster_utils import Cluster
+
+_SEEN_SOON = {
+    "health_check_initial_delay_ms": 1000,
+    "health_check_period_ms": 500,
+    "health_check_timeout_ms": 500,
+    "health_check_failure_threshold": 4,
+}
+"""Settings of a cluster that sees deaths of nodes in seconds; others have Ray's."""
 
 LABEL = "backcast-shard"
 STORE_BYTES = 80 * 1024 * 1024
@@ -63,7 +67,7 @@ def nodes_of(count: int) -> Iterator[Nodes]:
         cluster = Cluster()
         try:
             nodes = Nodes(cluster)
-            nodes.add("0", include_dashboard=False, temp_dir=folder)
+            nodes.add("0", include_dashboard=False, temp_dir=folder, _system_config=_SEEN_SOON)
             for number in range(1, count):
                 nodes.add(str(number))
             ray.init(address=cluster.address, log_to_driver=False, logging_level="warning")

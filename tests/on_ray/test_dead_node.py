@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
 from typing import Any
@@ -49,6 +50,8 @@ def reported(sampler: Any) -> list[int]:
 # A loaded machine starts the writers' processes in a minute, for which the first draw waits.
 @pytest.mark.filterwarnings("ignore::backcast.errors.WaitWarning")
 def test_a_node_that_dies_holds_the_learner_up_for_one_timeout() -> None:
+    # Other modules' clusters must not change when Ray notices a death.
+    assert not [name for name in os.environ if name.startswith("RAY_health_check")]
     limits = bc.RateLimiter(4, min_size=300, error_buffer=2_000)
     with (
         started(3) as (cluster, nodes),

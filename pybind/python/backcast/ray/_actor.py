@@ -22,7 +22,7 @@ class ShardActor(Shard):
     Parameters
     ----------
     spec : Spec
-        What all shards are.
+        Name, places, columns and limits of all shards.
     number : int
         Number of this one.
     """
@@ -53,7 +53,7 @@ def started(spec: Spec, number: int) -> Any:
     Parameters
     ----------
     spec : Spec
-        What all shards are.
+        Name, places, columns and limits of all shards.
     number : int
         Number of the shard.
 

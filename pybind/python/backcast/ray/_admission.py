@@ -80,7 +80,7 @@ class Admission:
     def let_in(self, key: str) -> None:
         """Let writers insert ``min_size`` more, as a ring does that has fewer.
 
-        What was inserted was cleared, or is too short for a window: no draw would raise the limit.
+        All rows were cleared, or are too few for a window: no draw would raise the limit.
         """
         if self._spec.limiter is not None and self.ceilings is not None and self.has_end:
             self.ceilings.raise_limit(self.ceilings.inserts + self._spec.limiter.min_size)

@@ -1,4 +1,4 @@
-"""Checks of what a sampler of shards is given."""
+"""Checks of the arguments of samplers over shards."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STATE = 1
 
 
 def beta_of(priority: Priority, batch: int) -> float:
-    """Return the exponent of the weights at a batch."""
+    """Return the exponent of the weights at a batch, numbered from 0."""
     beta = priority.beta
     if callable(beta):
         return float(beta(batch))
@@ -28,6 +28,18 @@ def beta_of(priority: Priority, batch: int) -> float:
 
 
 def located(index: ArrayLike, shard: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return index and shard of items as arrays.
+
+    Parameters
+    ----------
+    index, shard : array_like of int64, [B]
+        Index and shard of each item, of one batch.
+
+    Raises
+    ------
+    SampleError
+        If one is of another dtype or shape, or their lengths differ.
+    """
     rows, places = np.asarray(index), np.asarray(shard)
     for name, array in (("index", rows), ("shard", places)):
         if array.dtype != np.int64 or array.ndim != 1:
@@ -43,6 +55,24 @@ def located(index: ArrayLike, shard: ArrayLike) -> tuple[NDArray[np.int64], NDAr
 
 
 def check(options: dict[str, Any], shard_timeout: float, prefetch: int) -> None:
+    """Refuse options that do not go with draws over shards.
+
+    Parameters
+    ----------
+    options : dict
+        Options of `ReplayBuffer.sampler`.
+    shard_timeout : float
+        Seconds, above 0.
+    prefetch : int
+        Blocks ahead, 0 to 64.
+
+    Raises
+    ------
+    SampleError
+        If an option needs one ring.
+    ArgumentError
+        If a number is out of its range.
+    """
     for refused, instead in (
         ("share", "one sampler draws from shards; divide its batches"),
         ("learned", "tables of learned values belong to one ring"),
@@ -67,6 +97,13 @@ def check(options: dict[str, Any], shard_timeout: float, prefetch: int) -> None:
 
 
 def checked_state(state: dict[str, Any] | None, shards: int) -> dict[str, Any] | None:
+    """Return a saved state of a sampler, or None for none.
+
+    Raises
+    ------
+    SampleError
+        If it is of another version or number of shards.
+    """
     if state is not None and (state.get("version") != STATE or state.get("shards") != shards):
         raise SampleError(
             f"the state is of version {state.get('version')} and {state.get('shards')} shards; "

@@ -35,7 +35,7 @@ class SentCommand:
 def sent_actor(actor: object, args: object) -> SentActor | SentCommand:
     """Check an actor and its arguments, and pickle them for other machines.
 
-    What the main module defines goes by value, since no other machine has to have its file.
+    Objects of the main module go by value, since no other machine has to have its file.
     Everything else goes by its name.
 
     Raises

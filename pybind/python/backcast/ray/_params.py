@@ -55,7 +55,7 @@ class _Version:
     claim: Claim
     """Learner that published it: another one that sends it again takes nothing over."""
     reference: Any = None
-    """What stands for its arrays; None until a node needs them."""
+    """Stand-in for its arrays in calls; None until a node needs them."""
 
 
 @dataclass

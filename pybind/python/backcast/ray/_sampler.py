@@ -142,7 +142,7 @@ class ShardSampler:
     def sample(self, batch_size: int, *, timeout: float | None = None) -> Batch:
         """Draw a batch over all shards that answer.
 
-        What the limiter admitted for a draw that ended with an error counts for the next draw.
+        Items that the limiter admitted for a draw that ended with an error count for the next one.
 
         Parameters
         ----------

@@ -133,7 +133,7 @@ class Shard:
     Parameters
     ----------
     spec : Spec
-        What all shards are.
+        Name, places, columns and limits of all shards.
     number : int
         Number of this one.
     node : str
@@ -213,7 +213,7 @@ class Shard:
         return self._ring
 
     def describe(self) -> Spec:
-        """Return what all shards are. Needs no ring."""
+        """Return name, places, columns and limits of all shards. Needs no ring."""
         return self.spec
 
     def call(self, path: str, *given: Any, **named: Any) -> Any:
@@ -229,7 +229,7 @@ class Shard:
         Returns
         -------
         object
-            What the function returned.
+            Result of the function.
         """
         module, _, function = path.partition(".")
         return getattr(import_module(f"backcast.ray._node_{module}"), function)(

@@ -290,7 +290,7 @@ class Shards(OnNodes):
         prefetch : int, default 2
             Blocks that are asked of each shard ahead of the draws.
         state : dict, optional
-            What :meth:`ShardSampler.state` returned, to go on from there.
+            State of an earlier sampler, from :meth:`ShardSampler.state`, to go on from.
         **options
             Options of :meth:`backcast.ReplayBuffer.sampler`: ``history``, ``future``, ``columns``,
             ``n_step``, ``gamma``, ``boundary``, ``form``, ``select`` and ``transform``.

@@ -41,13 +41,13 @@ def merged(
     Parameters
     ----------
     spec : Spec
-        What the shards are.
+        Name and places of the shards.
     calls : NodeCalls
         Calls to them.
     samplers : list of dict
         Statistics of this handle's open samplers.
     last : Last or None
-        What an earlier call returned.
+        Rows at an earlier call, which returned them.
     timeout_s : float
         Seconds to wait for the nodes.
     """
