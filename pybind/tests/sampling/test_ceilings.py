@@ -349,3 +349,47 @@ def test_waiting_shards_share_what_idle_ones_leave() -> None:
     assert machine.target(0) == 30
     machine.answer(1, 0, False)
     assert machine.target(0) == 60
+
+
+def joined(*, limit: int, ceilings: list[int]) -> Ceilings:
+    """Return shards without inserts that have answered."""
+    machine = Ceilings(len(ceilings), limit)
+    for number, ceiling in enumerate(ceilings):
+        machine.join(number, 0, ceiling)
+    return machine
+
+
+@pytest.mark.parametrize(("inserts", "kept"), [(5, 10), (12, 24), (20, 26)])
+def test_shards_that_insert_without_waiting_keep_twice_that_up_to_an_equal_part(
+    inserts: int, kept: int
+) -> None:
+    machine = joined(limit=100, ceilings=[0, 50, 0])
+    machine.report(0, 0, waiting=True)
+    machine.report(1, inserts, waiting=False)
+    # A third of what the limit leaves, at most.
+    assert kept == min(2 * inserts, (100 - inserts) // 3)
+    assert machine.target(1) == inserts + kept
+    # Without new inserts it keeps nothing.
+    machine.report(1, inserts, waiting=False)
+    assert machine.target(1) == inserts
+
+
+def test_the_ceiling_of_a_request_without_an_answer_may_be_in_force() -> None:
+    machine = joined(limit=60, ceilings=[10, 10])
+    assert machine.request(0) == 30
+    machine.fail(0)
+    assert machine.shares[0].bound == 30
+    machine.report(1, 10, waiting=True)
+    assert machine.target(1) == 30
+
+
+def test_ceilings_that_a_lost_ring_was_sent_are_not_those_of_the_new_one() -> None:
+    machine = joined(limit=60, ceilings=[0, 0])
+    assert [machine.request(0) for _ in range(3)] == [30, 30, 30]
+    machine.answer(0, 0, waiting=False, is_old=True)
+    machine.join(0, 0, 0)
+    assert machine.shares[0].bound == 0
+    # The two that are still to be answered.
+    for _ in range(2):
+        machine.answer(0, 0, waiting=False)
+        assert machine.shares[0].bound == 0

@@ -135,6 +135,26 @@ def test_a_node_that_is_gone_comes_back_with_a_new_ring(cluster: Cluster) -> Non
     cluster.shards[2] = again
 
 
+def test_blocks_that_came_ahead_of_a_loss_are_dropped_with_the_rows(cluster: Cluster) -> None:
+    sampler = cluster.sampler()
+    sampler.sample(8)
+    link = sampler._links[2]
+    link.poll()
+    assert link.ready
+    cluster.ways[2].become("gone")
+    link.ask_block(sampler._key, 8, 0)
+    with pytest.warns(ShardWarning, match="lost: its node is gone"):
+        batch = sampler.sample(64)
+    assert shards_of(batch) == {0, 1}
+    assert not link.ready
+    # It knows that the shard, should it come back, has no sampler.
+    cluster.ways[2].become("well")
+    cluster.clock.now += TIMEOUT
+    opens = link.counts["opens"]
+    assert shards_of(rounds(cluster, sampler, 2, 64)) == {0, 1, 2}
+    assert link.counts["opens"] == opens + 1
+
+
 @pytest.mark.parametrize("losses", [1, 2])
 def test_a_sampler_that_goes_on_tells_rows_of_lost_rings_from_new_ones(
     cluster: Cluster, losses: int
