@@ -23,7 +23,7 @@ from backcast.ray import _node_params, _params
 from backcast.ray._shard import Shard
 from backcast.ray._spec import Place, Spec
 from local_nodes import LocalCalls
-from waits import until
+from waits import WATCHDOG_S, until
 
 NODES = 3
 LIKE = {"body": {"w": np.zeros((4, 2), "f4")}, "head": [np.zeros(3, "f8")]}
@@ -284,6 +284,8 @@ def test_versions_go_on_above_those_of_a_node_that_did_not_answer(world: World) 
     assert second.publish(weights(2)) == 51
     world.calls.down.clear()
     until(lambda: second.stats()["nodes"][1]["version"] == 60)
+    with pytest.raises(ArgumentError, match="version is 55, and a node has 60"):
+        second.publish(weights(3), version=55)
     assert second.publish(weights(3)) == 61
     assert second.wait(timeout=30) == 61
     assert claim < world.calls.objects[1].state["params"][1]
@@ -321,6 +323,41 @@ def test_the_last_version_arrives_though_the_handle_is_closed_right_after(world:
     for node in range(NODES):
         with world.attached(node) as actor:
             assert actor.version == 1
+
+
+def test_the_last_version_arrives_behind_a_call_that_is_under_way_at_the_close(
+    world: World,
+) -> None:
+    params, begun, go_on = world.create(), threading.Event(), threading.Event()
+    shard = world.calls.objects[0]
+    call = shard.call
+
+    def held(*given: Any) -> Any:
+        if not begun.is_set():
+            begun.set()
+            assert go_on.wait(WATCHDOG_S)
+        return call(*given)
+
+    shard.call = held
+    params.publish(weights(1))
+    assert begun.wait(WATCHDOG_S)
+    params.publish(weights(2))
+    closing = threading.Thread(target=params.close)
+    closing.start()
+    until(lambda: params._stopping)
+    go_on.set()
+    closing.join(WATCHDOG_S)
+    with world.attached(0) as actor:
+        assert actor.version == 2
+
+
+def test_a_node_that_is_behind_once_more_is_warned_of_once_more(world: World) -> None:
+    params = world.create()
+    node = params._nodes[0]
+    node.warned = True
+    params.publish(weights(1))
+    params.wait(timeout=30)
+    until(lambda: not node.warned)
 
 
 def test_a_full_object_store_is_a_space_error(world: World) -> None:
