@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar
 
 import backcast as bc
 import numpy as np
 import pytest
 from backcast.envs import Discrete, Margin, PortfolioEnv, Weights
+from backcast.errors import ArgumentError
 from backcast.evaluate import (
     Baseline,
     BuyAndHold,
@@ -15,6 +17,7 @@ from backcast.evaluate import (
     MinimumVariance,
     Momentum,
     evaluate,
+    sharpe_ratio,
 )
 from backcast.evaluate._statistics import Resampled, grown, growth
 from evaluate_markets import DAYS, closes
@@ -27,7 +30,11 @@ def idle(obs: dict[str, np.ndarray]) -> np.ndarray:
 
 
 def panel_with(
-    close: np.ndarray, volume: float = 1e9, *, split: bool = False, paid: float = 0.0
+    close: np.ndarray,
+    volume: Any = 1e9,  # noqa: ANN401 - a number or an array
+    *,
+    split: bool = False,
+    paid: float = 0.0,
 ) -> bc.Panel:
     """Return a panel of prices that open at the close before.
 
@@ -181,16 +188,143 @@ def test_what_is_lost_with_more_than_all_earns_nothing_again() -> None:
     assert total.low >= -1 - 0.5 * 1.3**4
 
 
-def test_a_ruined_portfolio_stays_ruined_over_the_tests_that_follow() -> None:
+def test_a_ruined_portfolio_earns_nothing_in_the_tests_that_follow() -> None:
     close = closes()
     close[0, 70:] *= 0.2
-    found = evaluate(
-        lambda obs: np.array([[2.0, 0.0, 0.0]]), panel_with(close), [(60, 100), (100, DAYS)],
-        actions=Weights(2), margin=Margin(), fractional=True, baselines=(), resamples=200,
-        buy_cost_pct=0, sell_cost_pct=0,
-    ).policies["policy"]  # fmt: skip
+    panel = panel_with(close)
+    settings: dict[str, Any] = {
+        "actions": Weights(2), "margin": Margin(), "fractional": True, "baselines": (),
+        "resamples": 200, "buy_cost_pct": 0.001, "sell_cost_pct": 0,
+    }  # fmt: skip
+
+    def first(obs: dict[str, np.ndarray]) -> np.ndarray:
+        return np.array([[2.0, 0.0, 0.0]])
+
+    result = evaluate(first, panel, [(60, 100), (100, DAYS)], **settings)
+    found = result.policies["policy"]
     at = int(np.argmin(found.returns[0]))
+    assert result.dates[at] == panel.dates[70]
     assert found.returns[0, at] < -1
-    assert found.total_return.value == pytest.approx(np.prod(1 + found.returns[0, : at + 1]) - 1)
+    assert (found.returns[0, at + 1 :] == 0).all()
+    assert found.ruined == 1
+    assert f"policy is ruined, first on {panel.dates[70]}: nothing is left" in str(result)
+    assert found.total_return.value == pytest.approx(np.prod(1 + found.returns[0]) - 1)
+    assert found.sharpe.value == pytest.approx(sharpe_ratio(found.returns[0], panel.bars_per_year))
     assert found.max_drawdown > 1
-    assert (found.returns[0, at + 1 : 39] == 0).all()
+    # It does not trade in the second test, and the others are as they were.
+    alone = evaluate(first, panel, [(60, 100)], **settings).policies["policy"]
+    assert (found.turnover, found.costs) == (alone.turnover, alone.costs)
+    later = evaluate(first, panel, [(100, DAYS)], **settings)
+    assert later.policies["policy"].returns[0].any()
+    assert later.policies["policy"].ruined == 0
+    assert "ruined" not in str(later)
+
+
+def test_a_resample_earns_nothing_behind_a_ruin() -> None:
+    returns = np.full((1, 40), 0.01)
+    returns[0, ::2] = -0.002
+    returns[0, -1] = -1.5
+    # With blocks as long as the series a resample begins anywhere, and goes on behind the ruin.
+    _, sharpe = Resampled(40, 400, 40.0, 0, 0.95).intervals(returns, 1.0)
+    zeros = np.zeros(40)
+    zeros[0] = -1.5
+    assert sharpe.low == pytest.approx(sharpe_ratio(zeros), rel=0.2)
+
+
+def test_a_run_that_is_ruined_leaves_the_others() -> None:
+    close = closes()
+    close[0, 70:] *= 0.2
+
+    def half(obs: dict[str, np.ndarray]) -> np.ndarray:
+        return np.array([[2.0, 0.0, 0.0], [0.5, 0.0, 0.0]])
+
+    result = evaluate(
+        half, panel_with(close), [(60, 100), (100, DAYS)], actions=Weights(2), margin=Margin(),
+        fractional=True, baselines=(), resamples=20, runs=2,
+    )  # fmt: skip
+    ruined, other = result.policies["policy"].returns
+    assert not ruined[11:].any()
+    assert other[45:].any()
+    assert "policy is ruined in 1 of 2 runs, first on" in str(result)
+
+
+@pytest.mark.parametrize("baseline", [BuyAndHold(), EqualWeight(7)])
+def test_a_volume_that_cuts_no_order_changes_no_baseline(baseline: Baseline) -> None:
+    # Prices rise before the first orders are filled, and the cash buys less. Then they fall, and
+    # what is left of it would buy a share.
+    close = np.full((3, DAYS), 20.0)
+    close[:, 60], close[:, 61:] = 22.1, 10.0
+    panel = panel_with(close)
+    settings: dict[str, Any] = {
+        "baselines": [baseline], "resamples": 10, "buy_cost_pct": 0, "sell_cost_pct": 0,
+    }  # fmt: skip
+    free, bound = (
+        evaluate(idle, panel, [(60, DAYS)], max_volume=most, **settings).baselines[baseline.name]
+        for most in (None, 1.0)
+    )
+    np.testing.assert_array_equal(bound.returns, free.returns)
+    assert (bound.turnover, bound.costs) == (free.turnover, free.costs)
+
+
+def test_purchases_go_on_when_the_sales_that_pay_for_them_are_done() -> None:
+    close = np.full((3, DAYS), 20.0)
+    close[2, 100:] = 80.0
+    volume = np.array([[1e9], [1e9], [200.0]])
+    found = evaluate(
+        idle, panel_with(close, volume), [(60, DAYS)], baselines=[EqualWeight(45)],
+        resamples=10, max_volume=0.1, buy_cost_pct=0, sell_cost_pct=0, initial_amount=6_000.0,
+    ).baselines["equal_weight"]  # fmt: skip
+    # 100 shares of each become worth 12,000. The sale of 50 of the third one, 20 a bar, pays for
+    # 100 of each of the others.
+    assert found.turnover == pytest.approx((6_000 + 50 * 80 + 2 * 100 * 20) / 6_000)
+
+
+def test_an_order_that_the_volume_cut_waits_for_a_bar() -> None:
+    tradable = np.ones((3, DAYS), np.bool_)
+    tradable[0, 61:64] = False
+    found = evaluate(
+        idle, panel_with(np.full((3, DAYS), 20.0), volume=500.0), [(60, DAYS)],
+        baselines=[BuyAndHold()], resamples=10, max_volume=0.1, tradable=tradable, buy_cost_pct=0,
+    ).baselines["buy_and_hold"]  # fmt: skip
+    assert found.turnover == pytest.approx(1.0)
+
+
+def test_few_returns_have_no_intervals_and_no_deflated_ratio() -> None:
+    panel = panel_with(closes())
+
+    def buy(obs: dict[str, np.ndarray]) -> np.ndarray:
+        return np.ones(obs["open"].shape)
+
+    for tests, few in (([(60, 63)], True), ([(60, 75), (80, 96)], True), ([(60, 91)], False)):
+        result = evaluate(
+            {"buy": buy, "idle": idle}, panel, tests, baselines=[BuyAndHold()], resamples=50
+        )
+        score = result.policies["buy"]
+        assert math.isfinite(score.sharpe.value)
+        assert score.deflated is not None
+        assert math.isnan(score.deflated) == few
+        assert math.isnan(score.sharpe.low) == math.isnan(score.total_return.high) == few
+        assert ("are too few for intervals" in str(result)) == few
+        if few:
+            assert result.verdict("buy", "buy_and_hold") == "not distinguishable"
+            assert f"{len(result.dates)} returns are too few" in str(result)
+            assert "[none]" in str(result)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["slippage_bps", "slippage_per_share", "buy_cost_pct", "failure_threshold", "hmax", "reward"],
+)
+def test_settings_that_none_means_nothing_for_are_refused(name: str) -> None:
+    given: dict[str, Any] = {name: None}
+    with pytest.raises(ArgumentError, match=f"{name} is None, .*leave it out"):
+        evaluate(idle, panel_with(closes()), [(60, DAYS)], **given)
+
+
+def test_settings_that_may_be_none_are_taken() -> None:
+    panel = panel_with(closes())
+    names = ("margin", "max_volume", "ticker_costs", "splits", "tickers", "valuation", "tradable")
+    given: dict[str, Any] = {"baselines": [BuyAndHold()], "resamples": 10}
+    empty: dict[str, Any] = dict.fromkeys(names)
+    found = evaluate(idle, panel, [(60, DAYS)], **given, **empty)
+    assert str(found) == str(evaluate(idle, panel, [(60, DAYS)], **given))

@@ -39,7 +39,7 @@ def draw(result: Evaluation, axes: Sequence[Axes] | None) -> list[Axes]:
         )  # fmt: skip
         value, low, high = score.sharpe
         # The percentiles of resamples need not lie around the value.
-        below, above = max(value - low, 0), max(high - value, 0)
+        below, above = np.maximum([value - low, high - value], 0)
         ratios.errorbar(
             value, at, xerr=[[below], [above]], fmt="o" if ours else "s", color=colour, capsize=3
         )

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backcast import Panel
-from backcast.envs import PortfolioVectorEnv
+from backcast.envs import OrderLimit, PortfolioVectorEnv
 from backcast.errors import ArgumentError, ArgumentTypeError
 from backcast.evaluate._baselines import Baseline
 from backcast.evaluate._folds import Range
@@ -83,6 +83,8 @@ def play_baseline(
         )
     market = {name: given for name, given in settings.items() if name not in _OF_POLICIES}
     market |= {"hmax": _LARGEST, "failure_threshold": 0.0}
+    # Details of a step tell which orders the volume cut.
+    market["step_info"] = market.get("max_volume") is not None
     rule = _Rebalancing(baseline, panel, days[0], market)
     return _play(rule, panel, days, seeds, market)
 
@@ -104,7 +106,9 @@ def _play(
         turnover, costs = np.zeros(runs), np.zeros(runs)
         playing = np.ones(runs, np.bool_)
         while playing.any():
-            obs, _, terminated, truncated, _ = envs.step(act(obs, begun))
+            obs, _, terminated, truncated, infos = envs.step(act(obs, begun))
+            if isinstance(act, _Rebalancing):
+                act.filled(infos)
             ended = terminated | truncated
             begun = ended
             if not ended.any():
@@ -157,7 +161,8 @@ class _Predicting:
 class _Rebalancing:
     """Orders in shares that bring a portfolio to the weights of a baseline.
 
-    They are decided on the open of a day and the closes before it, and filled as other orders.
+    They are decided on the open of a day and the closes before it, and filled as other orders. What
+    the volume of a bar cuts off is ordered again on the next one.
     """
 
     def __init__(
@@ -170,6 +175,10 @@ class _Rebalancing:
         self.tradable = np.ones((0, 0), np.bool_)
         # Shares to hold, from the last rebalancing on.
         self.target = np.zeros((0, 0))
+        # Shares ordered on the last bar. Tickers whose orders have not reached their target, and
+        # those among them that wait for a bar.
+        self.ordered = np.zeros((0, 0))
+        self.pending, self.waiting = np.zeros((0, 0), np.bool_), np.zeros((0, 0), np.bool_)
 
     def see(self, envs: PortfolioVectorEnv) -> None:
         """Read the closes of the tickers that are traded, and what buying them costs."""
@@ -205,16 +214,29 @@ class _Rebalancing:
         day = int(obs["day"].max())
         every = self.baseline.every
         passed = day - self.first
-        if passed == 0 or (every is not None and passed % every == 0):
-            self.target = self._targets(obs, self._weights(day), day)
-        elif self.settings.get("max_volume") is None:
-            return np.zeros(obs["open"].shape)
-        else:
-            # The volume may have cut the orders: go on with the rest.
-            self.target = np.floor(self.target * self.splits[:, day])
         listed = (obs["open"] > 0) & self.tradable[:, day]
-        orders: Floats = np.where(listed, self.target - obs["shares"], 0.0)
-        return np.clip(orders, -_LARGEST, _LARGEST) / _LARGEST
+        if passed == 0 or (every is not None and passed % every == 0):
+            self.target, self.pending = self._targets(obs, self._weights(day), day), listed
+        else:
+            self.target = np.floor(self.target * self.splits[:, day])
+        wanted = np.where(self.pending & listed, self.target - obs["shares"], 0.0)
+        self.waiting = self.pending & ~listed
+        self.ordered = np.clip(wanted, -_LARGEST, _LARGEST)
+        orders: Floats = self.ordered / _LARGEST
+        return orders
+
+    def filled(self, infos: Mapping[str, Any]) -> None:
+        """Find the orders to go on with: those that the volume cut.
+
+        Purchases that lacked cash because the volume cut a sale are among them.
+        """
+        if "limits" not in infos:
+            self.pending = np.zeros(self.ordered.shape, np.bool_)
+            return
+        limits = infos["limits"]
+        cut = limits == OrderLimit.VOLUME
+        sale_cut = (cut & (self.ordered < 0)).any(axis=1, keepdims=True)
+        self.pending = cut | (sale_cut & (limits == OrderLimit.FUNDS)) | self.waiting
 
     def _weights(self, day: int) -> Floats:
         given = np.asarray(self.baseline.weights(self.closes[:, :day].copy()), np.float64)

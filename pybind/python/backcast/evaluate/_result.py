@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from backcast._calls import explained
 from backcast.errors import ArgumentTypeError, MissingExtraError
 from backcast.evaluate._folds import Range
-from backcast.evaluate._statistics import Interval, growth
+from backcast.evaluate._statistics import LEAST_RETURNS, Interval, growth
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,20 +28,22 @@ class Score:
     Parameters
     ----------
     returns : ndarray of float64
-        Simple returns from close to close, over all tests, ``[runs, bars]``.
+        Simple returns from close to close, over all tests, ``[runs, bars]``. They are 0 behind a
+        bar on which a run lost all it had, or more on a margin, in the tests that follow as well.
     total_return : Interval
-        Return over all tests together, and its interval. It stays where a portfolio lost all it
-        had, or more on a margin.
+        Return over all tests together, and its interval.
     sharpe : Interval
         Annualised Sharpe ratio, and its interval.
     max_drawdown : float
         Largest fall from an earlier peak, as a fraction of it; the mean over runs.
     turnover : float
-        Value traded over the first value of a test, summed over tests; the mean over runs.
+        Value traded over the first value of a test, summed over tests up to that of a ruin; the
+        mean over runs.
     costs : float
-        Costs of all kinds in cash, summed over tests; the mean over runs.
+        Costs of all kinds in cash, summed over the same tests; the mean over runs.
     deflated : float or None
-        Deflated Sharpe ratio, where several policies were tried; None for baselines.
+        Deflated Sharpe ratio, where several policies were tried; NaN with fewer than 30 returns,
+        None for baselines.
     """
 
     returns: NDArray[np.float64]
@@ -50,6 +53,11 @@ class Score:
     turnover: float
     costs: float
     deflated: float | None = None
+
+    @property
+    def ruined(self) -> int:
+        """Number of runs that lost all they had, or more."""
+        return int((self.returns <= -1).any(axis=1).sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +99,8 @@ class Evaluation:
     ) -> Verdict:
         """Return how a policy compares with a baseline.
 
-        Intervals that overlap are not distinguishable. Neither is a better Sharpe ratio of a policy
+        Intervals that overlap are not distinguishable, nor are tests with fewer than 30 returns,
+        which have no intervals. Neither is a better Sharpe ratio of a policy
         whose deflated one is below the level: the best of many trials is good by luck.
 
         Parameters
@@ -109,7 +118,8 @@ class Evaluation:
         one, other = self.policies[policy], self.baselines[baseline]
         ours: Interval = getattr(one, of)
         theirs: Interval = getattr(other, of)
-        lucky = one.deflated is not None and one.deflated < self.level
+        # NaN, with too few returns, is no evidence either.
+        lucky = one.deflated is not None and not one.deflated >= self.level
         if ours.low > theirs.high and not lucky:
             return "better"
         return "worse" if ours.high < theirs.low else "not distinguishable"
@@ -127,14 +137,14 @@ class Evaluation:
         for name, score in (self.policies | self.baselines).items():
             row = [
                 name,
-                _percent(score.total_return),
+                score.total_return.shown(".1%"),
                 str(score.sharpe),
                 f"{score.max_drawdown:.1%}",
                 f"{score.turnover:.1f}",
                 f"{score.costs:,.0f}",
             ]
             if many:
-                row.append("" if score.deflated is None else f"{score.deflated:.3f}")
+                row.append("" if score.deflated is None else _deflated(score.deflated))
             rows.append(row)
         lines = _aligned(rows)
         lines.append("")
@@ -145,18 +155,38 @@ class Evaluation:
                     self.verdict(policy, baseline, "total_return"),
                 )
                 lines.append(f"{policy} against {baseline}: Sharpe {sharpe}, return {total}")
+        lines += self._ruins()
         lines.append("")
         lines.append(self._settings())
         return "\n".join(lines)
 
+    def _ruins(self) -> list[str]:
+        """Return a line for each score with a run that lost all it had."""
+        lines = []
+        for name, score in (self.policies | self.baselines).items():
+            if score.ruined:
+                first = int((score.returns <= -1).any(axis=0).argmax())
+                runs = f" in {score.ruined} of {len(score.returns)} runs" * (len(self.seeds) > 1)
+                lines.append(
+                    f"{name} is ruined{runs}, first on {self.dates[first]}: nothing is left behind "
+                    "such a bar"
+                )
+        return lines
+
     def _settings(self) -> str:
         first, last = self.dates[0], self.dates[-1]
+        few = ""
+        if len(self.dates) < LEAST_RETURNS:
+            few = (
+                f"\n{len(self.dates)} returns are too few for intervals and deflated ratios, which "
+                f"need {LEAST_RETURNS}"
+            )
         return (
             f"{len(self.tests)} test{_s(self.tests)} of {len(self.dates)} returns, {first} to "
             f"{last}; run seed{_s(self.seeds)} {', '.join(map(str, self.seeds))}\n"
             f"{self.level:.0%} intervals of {self.resamples} resamples in blocks of "
             f"{self.mean_block:g} bars on average, seed {self.seed}; "
-            f"{self.trials} polic{'y' if self.trials == 1 else 'ies'} tried"
+            f"{self.trials} polic{'y' if self.trials == 1 else 'ies'} tried{few}"
         )
 
     @explained
@@ -204,8 +234,8 @@ def curve(score: Score) -> NDArray[np.float64]:
     return with_start
 
 
-def _percent(interval: Interval) -> str:
-    return f"{interval.value:.1%} [{interval.low:.1%}, {interval.high:.1%}]"
+def _deflated(ratio: float) -> str:
+    return "none" if math.isnan(ratio) else f"{ratio:.3f}"
 
 
 def _s(of: Sequence[Any]) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -13,12 +15,20 @@ from backcast import Panel
 from backcast._calls import explained
 from backcast._counts import count_of, number_of
 from backcast._market import Days, check_panel, day_range
+from backcast.envs import PortfolioSettings
 from backcast.errors import ArgumentError, ArgumentTypeError
 from backcast.evaluate._baselines import BASELINES, Baseline
 from backcast.evaluate._folds import Fold, Range
 from backcast.evaluate._play import Played, Policy, play_baseline, play_policy
 from backcast.evaluate._result import Evaluation, Score
-from backcast.evaluate._statistics import Resampled, deflated_sharpe_ratio, growth, ratios
+from backcast.evaluate._statistics import (
+    LEAST_RETURNS,
+    Resampled,
+    deflated_sharpe_ratio,
+    growth,
+    ratios,
+    until_ruin,
+)
 
 Floats = NDArray[np.float64]
 Many = Mapping[str, Policy | Sequence[Policy]]
@@ -97,7 +107,8 @@ def evaluate(
     **settings : object
         Settings of the environment: ``obs=`` and those of
         :class:`backcast.envs.PortfolioSettings`. `failure_threshold` is 0 unless it is given; a
-        portfolio that fails keeps its last value.
+        portfolio that fails keeps its last value. One that is ruined, which only a margin allows,
+        has nothing left for the tests that follow.
 
     Returns
     -------
@@ -107,9 +118,9 @@ def evaluate(
     Raises
     ------
     ArgumentError
-        If tests overlap each other or the training days of their fold, a setting is look-ahead or
-        decided here, or a number is out of range. An ``ArgumentTypeError`` if an argument is of
-        another type.
+        If tests overlap each other or the training days of their fold, a setting is look-ahead,
+        decided here or None without a meaning, or a number is out of range. An
+        ``ArgumentTypeError`` if an argument is of another type.
     EnvError
         If the environment refuses a setting or an action.
 
@@ -117,7 +128,8 @@ def evaluate(
     -----
     Intervals are percentiles of the stationary bootstrap (Politis & Romano 1994), which resamples
     the same bars for all. A total return is that of the resampled bars in a row. A difference is
-    called skill only where intervals do not overlap. Intervals say nothing of other markets or
+    called skill only where intervals do not overlap. Fewer than 30 returns have no intervals and no
+    deflated ratios: they are NaN. Intervals say nothing of other markets or
     times than those of the tests, or of a training with other seeds. Steps a portfolio once for
     each bar and run, and computes in ``O(resamples bars runs)``.
 
@@ -181,17 +193,27 @@ def evaluate(
 
 
 def _score(played: list[Played], scored: Resampled, bars_per_year: float) -> Score:
-    returns = np.concatenate([_returns(one.values) for one in played], axis=1)
+    of_tests = [_returns(one.values) for one in played]
+    returns = until_ruin(np.concatenate(of_tests, axis=1))
     total, sharpe = scored.intervals(returns, bars_per_year)
+    if scored.n < LEAST_RETURNS:
+        total, sharpe = (one._replace(low=math.nan, high=math.nan) for one in (total, sharpe))
     grown = np.pad(growth(returns), ((0, 0), (1, 0)), constant_values=1.0)
     fallen = 1 - grown / np.maximum.accumulate(grown, axis=1)
+    turnover, costs = np.zeros(len(returns)), np.zeros(len(returns))
+    # A ruined run does not trade in the tests that follow.
+    solvent = np.ones(len(returns), np.bool_)
+    for one, of_test in zip(played, of_tests, strict=True):
+        turnover += np.where(solvent, one.turnover, 0.0)
+        costs += np.where(solvent, one.costs, 0.0)
+        solvent &= (of_test > -1).all(axis=1)
     return Score(
         returns,
         total,
         sharpe,
         float(fallen.max(axis=1).mean()),
-        float(sum(one.turnover for one in played).mean()),  # type: ignore[union-attr]
-        float(sum(one.costs for one in played).mean()),  # type: ignore[union-attr]
+        float(turnover.mean()),
+        float(costs.mean()),
     )
 
 
@@ -207,21 +229,18 @@ def _deflated(scores: dict[str, Score], others: Floats) -> dict[str, Score]:
     """Return scores with deflated Sharpe ratios, of the mean returns over runs."""
     means = {name: score.returns.mean(axis=0) for name, score in scores.items()}
     every = np.concatenate([ratios(np.stack([*means.values()])), others])
-    found = {}
-    for name, score in scores.items():
-        # Returns that do not vary, as of a policy that never trades, have no ratio to deflate.
-        varies = ratios(means[name][None, :])[0] != 0
-        deflated = deflated_sharpe_ratio(means[name], every) if varies else 0.0
-        found[name] = Score(
-            score.returns,
-            score.total_return,
-            score.sharpe,
-            score.max_drawdown,
-            score.turnover,
-            score.costs,
-            deflated,
-        )
-    return found
+    return {
+        name: replace(score, deflated=_worth(means[name], every)) for name, score in scores.items()
+    }
+
+
+def _worth(returns: Floats, every: Floats) -> float:
+    """Return a deflated Sharpe ratio; NaN if there are too few returns for one."""
+    if len(returns) < LEAST_RETURNS:
+        return math.nan
+    # Returns that do not vary, as of a policy that never trades, have no ratio to deflate.
+    varies = ratios(returns[None, :])[0] != 0
+    return deflated_sharpe_ratio(returns, every) if varies else 0.0
 
 
 def _tests(panel: Panel, folds: object) -> list[Range]:
@@ -263,6 +282,13 @@ def _check_settings(settings: Mapping[str, Any]) -> None:
     for name, (value, reason) in _AHEAD.items():
         if name in settings and settings[name] == value:
             raise ArgumentError(f"{name} is {value!r}, which {reason}")
+    for name, given in settings.items():
+        hint = PortfolioSettings.__annotations__.get(name)
+        if given is None and hint is not None and "None" not in str(hint):
+            raise ArgumentError(
+                f"{name} is None, which means nothing for this setting; give a value, or leave it "
+                "out for its default"
+            )
 
 
 def _policies(policy: Any, tests: int) -> dict[str, list[Policy]]:  # noqa: ANN401

@@ -20,18 +20,29 @@ Floats = NDArray[np.float64]
 _AT_ONCE = 2_000_000
 # Rounding leaves a small deviation where returns are constant.
 _CONSTANT = 1e-12
+LEAST_RETURNS = 30
+"""Returns below which neither intervals nor deflated ratios mean anything.
+
+Both are asymptotic. Bailey & Lopez de Prado, "The Sharpe Ratio Efficient Frontier" (2012), ask for
+more than 30 observations.
+"""
 
 
 class Interval(NamedTuple):
-    """A number, and the ends of its confidence interval."""
+    """A number, and the ends of its confidence interval: NaN with fewer than 30 returns."""
 
     value: float
     low: float
     high: float
 
     def __str__(self) -> str:
-        """Show the number with its interval."""
-        return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
+        """Show the number with its interval, if there is one."""
+        return self.shown(".3f")
+
+    def shown(self, form: str) -> str:
+        """Show the number with its interval, both in a format."""
+        ends = "none" if math.isnan(self.low) else f"{self.low:{form}}, {self.high:{form}}"
+        return f"{self.value:{form}} [{ends}]"
 
 
 @explained
@@ -74,7 +85,8 @@ def deflated_sharpe_ratio(returns: ArrayLike, tried: ArrayLike) -> float:
     Parameters
     ----------
     returns : array_like of float, shape (n,)
-        Simple returns of bars of the strategy that was chosen.
+        Simple returns of bars of the strategy that was chosen, at least 30: the distribution of the
+        ratio is that of many returns.
     tried : array_like of float, shape (trials,)
         Sharpe ratios of everything that was tried on these bars, the chosen one included: at least
         2.
@@ -87,10 +99,10 @@ def deflated_sharpe_ratio(returns: ArrayLike, tried: ArrayLike) -> float:
     Raises
     ------
     ArgumentError
-        If there are fewer than two trials or three returns, one is no finite number, or the returns
-        do not vary.
+        If there are fewer than two trials or 30 returns, one is no finite number, or the returns do
+        not vary.
     """
-    rows = _returns(returns, 3)
+    rows = _returns(returns, LEAST_RETURNS)
     ratios_tried = np.asarray(tried, np.float64)
     if ratios_tried.ndim != 1 or len(ratios_tried) < 2 or not np.isfinite(ratios_tried).all():
         raise ArgumentError(
@@ -100,7 +112,7 @@ def deflated_sharpe_ratio(returns: ArrayLike, tried: ArrayLike) -> float:
     apart = rows - rows.mean()
     deviation = apart.std()
     if deviation <= _CONSTANT * np.abs(rows).max():
-        raise ArgumentError("returns do not vary, so they have no Sharpe ratio; give others")
+        raise ArgumentError("returns do not vary: they have no Sharpe ratio; give others")
     trials = len(ratios_tried)
     normal = NormalDist()
     luck = ratios_tried.std(ddof=1) * (
@@ -192,7 +204,7 @@ class Resampled:
         totals, sharpes = [], []
         for places in self._parts():
             weights = draw.multinomial(runs, np.full(runs, 1 / runs), size=len(places)) / runs
-            drawn = [run[places] for run in returns]
+            drawn = [until_ruin(run[places]) for run in returns]
             totals.append((weights * np.stack([grown(one) for one in drawn], axis=1)).sum(axis=1))
             sharpes.append((weights * np.stack([ratios(one) for one in drawn], axis=1)).sum(axis=1))
         return (
@@ -212,28 +224,28 @@ class Resampled:
         return Interval(value, float(low), float(high))
 
 
+def until_ruin(returns: Floats) -> Floats:
+    """Return returns that are 0 behind the bar on which everything was lost, or more.
+
+    Nothing is left to earn with. A second such loss would make a gain of the two.
+    """
+    lost = returns <= -1
+    if not lost.any():
+        return returns
+    behind = lost.cumsum(axis=-1) > lost
+    left: Floats = np.where(behind, 0.0, returns)
+    return left
+
+
 def grown(returns: Floats) -> Floats:
     """Return the total return of each row."""
-    total: Floats = np.prod(_factors(returns), axis=-1) - 1
+    total: Floats = np.prod(1 + until_ruin(returns), axis=-1) - 1
     return total
 
 
 def growth(returns: Floats) -> Floats:
     """Return the growth of one unit by bar."""
-    return _factors(returns).cumprod(axis=-1)
-
-
-def _factors(returns: Floats) -> Floats:
-    """Return factors of growth: 1 behind a bar on which everything or more was lost.
-
-    A second such loss would make a gain of the two.
-    """
-    factors: Floats = 1 + returns
-    lost = factors <= 0
-    if lost.any():
-        times = lost.cumsum(axis=-1)
-        factors[times > lost] = 1.0
-    return factors
+    return (1 + until_ruin(returns)).cumprod(axis=-1)
 
 
 def ratios(returns: Floats) -> Floats:
