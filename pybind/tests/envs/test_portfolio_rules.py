@@ -10,7 +10,18 @@ import backcast as bc
 import numpy as np
 import portfolio_reference as reference
 import pytest
-from backcast.envs import Discrete, Margin, PortfolioEnv, PortfolioVectorEnv, Weights
+from backcast.envs import (
+    DifferentialSharpe,
+    Discrete,
+    Drawdown,
+    Excess,
+    Margin,
+    OrderLimit,
+    PortfolioEnv,
+    PortfolioVectorEnv,
+    Weights,
+)
+from backcast.errors import ArgumentTypeError, EnvError
 from gymnasium import spaces
 
 TICKERS = 3
@@ -156,7 +167,6 @@ def test_ten_thousand_random_steps_equal_the_reference(
     assert seen["dividends"] > 100
     if "margin" in case:
         assert seen["short"] > 1_000
-    print(f"{name}: worst {worst:.1e}, {seen}")
 
 
 @pytest.mark.parametrize("mode", ["next_step", "same_step"])
@@ -220,3 +230,46 @@ def test_discrete_actions_are_orders_of_their_choices(tmp_path: Path) -> None:
         assert found[0]["cash"] == expected[0]["cash"]
         assert found[1] == expected[1]
         assert (found[4]["fills"] == expected[4]["fills"]).all()
+
+
+NOTHING: Any = None
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"margin": Margin(initial=NOTHING)}, r"Margin.initial is None; give .*0\.5"),
+        ({"margin": Margin(maintenance=NOTHING)}, "Margin.maintenance is None; give"),
+        ({"margin": Margin(borrow_rate=NOTHING)}, "Margin.borrow_rate is None; give"),
+        ({"margin": Margin(loan_rate=NOTHING)}, "Margin.loan_rate is None; give"),
+        ({"actions": Weights(NOTHING)}, "Weights.leverage is None; give"),
+        ({"reward": DifferentialSharpe(NOTHING)}, "DifferentialSharpe.rate is None; give"),
+        ({"reward": Drawdown(NOTHING)}, "Drawdown.weight is None; give"),
+        ({"reward": Excess(NOTHING)}, "Excess.ticker is None; give .*SPY"),
+    ],
+)
+def test_options_without_a_value_are_refused(
+    tmp_path: Path, settings: dict[str, Any], words: str
+) -> None:
+    panel, _ = made(tmp_path / "prices.csv", 60, minutes=False)
+    with pytest.raises(ArgumentTypeError, match=words):
+        PortfolioEnv(panel, **settings)
+
+
+def test_the_word_of_an_excess_asks_for_its_ticker(tmp_path: Path) -> None:
+    panel, _ = made(tmp_path / "prices.csv", 60, minutes=False)
+    word: Any = "excess"
+    with pytest.raises(EnvError, match=r'"excess", which needs a ticker.*Excess\("SPY"\)'):
+        PortfolioEnv(panel, reward=word)
+
+
+def test_orders_without_a_row_or_a_price_say_so(tmp_path: Path) -> None:
+    panel, _ = made(tmp_path / "prices.csv", 60, minutes=False)
+    tradable = np.ones((TICKERS, 60), np.bool_)
+    tradable[0] = False
+    env = PortfolioEnv(
+        panel, tradable=tradable, slippage_per_share=1e6, margin=MARGIN, step_info=True
+    )
+    env.reset(seed=1)
+    limits = env.step([1.0, -1.0, 0.0])[4]["limits"]
+    assert limits.tolist() == [OrderLimit.LISTING, OrderLimit.PRICE, OrderLimit.NONE]

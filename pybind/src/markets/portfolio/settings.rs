@@ -114,6 +114,14 @@ impl<'py> Settings<'_, 'py> {
         self.named::<T>(name)?.map(|given| given.get(name, wanted)).transpose()
     }
 
+    /// Returns a field of an object of options, which cannot be None. Returns `None` if there is no
+    /// such object.
+    fn field<T: FromArgument>(&self, name: &str, wanted: &str) -> Result<Option<T>, Failure> {
+        let Some(value) = self.0.get_item(name)? else { return Ok(None) };
+        let given: Argument<T> = value.extract().unwrap_or_else(|never| match never {});
+        given.get(name, wanted).map(Some)
+    }
+
     fn count(&self, name: &str) -> Result<usize, Failure> {
         let given = self.named::<i128>(name)?;
         Ok(given.map_or(Ok(0), |asked| count(asked, name, 0, ErrorClass::Env))? as usize)
@@ -134,7 +142,7 @@ impl<'py> Settings<'_, 'py> {
         match word.as_str() {
             "shares" => Ok(Actions::Shares),
             "weights" => {
-                let leverage = self.get("Weights.leverage", "a sum of weights, 1.0")?;
+                let leverage = self.field("Weights.leverage", "a sum of weights, 1.0")?;
                 Ok(leverage.map_or_else(Actions::weights, |leverage| Actions::Weights { leverage }))
             }
             "discrete" => Ok(match self.one("Discrete.choices")? {
@@ -152,15 +160,15 @@ impl<'py> Settings<'_, 'py> {
     }
 
     fn margin(&self) -> Result<Option<Margin>, Failure> {
-        let fraction = "a fraction of the positions";
-        let rate = "a fraction a year";
-        let Some(initial) = self.get("Margin.initial", fraction)? else { return Ok(None) };
+        let fraction = "a fraction of the positions, 0.5";
+        let rate = "a fraction a year, 0.05; 0 costs nothing";
+        let Some(initial) = self.field("Margin.initial", fraction)? else { return Ok(None) };
         let default = Margin::default();
         Ok(Some(Margin {
             initial,
-            maintenance: self.get("Margin.maintenance", fraction)?.unwrap_or(default.maintenance),
-            borrow_rate: self.get("Margin.borrow_rate", rate)?.unwrap_or(default.borrow_rate),
-            loan_rate: self.get("Margin.loan_rate", rate)?.unwrap_or(default.loan_rate),
+            maintenance: self.field("Margin.maintenance", fraction)?.unwrap_or(default.maintenance),
+            borrow_rate: self.field("Margin.borrow_rate", rate)?.unwrap_or(default.borrow_rate),
+            loan_rate: self.field("Margin.loan_rate", rate)?.unwrap_or(default.loan_rate),
         }))
     }
 
@@ -169,20 +177,24 @@ impl<'py> Settings<'_, 'py> {
         let Some(word) = self.get::<String>("reward", "one of its words, a string")? else {
             return Ok(Reward::default());
         };
-        let number = |name| self.get::<f64>(name, "a number");
+        let number = |name, wanted| self.field::<f64>(name, wanted);
         match word.as_str() {
             "log_return" => Ok(Reward::LogReturn),
             "pnl" => Ok(Reward::Pnl),
             "differential_sharpe" => {
-                let rate = number("DifferentialSharpe.rate")?.unwrap_or(0.01);
-                Ok(Reward::DifferentialSharpe { rate })
+                let rate = number("DifferentialSharpe.rate", "a weight in (0, 1), 0.01")?;
+                Ok(Reward::DifferentialSharpe { rate: rate.unwrap_or(0.01) })
             }
             "drawdown" => {
-                Ok(Reward::Drawdown { weight: number("Drawdown.weight")?.unwrap_or(1.0) })
+                let weight = number("Drawdown.weight", "a factor of at least 0, 1.0")?;
+                Ok(Reward::Drawdown { weight: weight.unwrap_or(1.0) })
             }
             "excess" => {
-                let ticker = self.get("Excess.ticker", "the name of a ticker, \"SPY\"")?;
-                Ok(Reward::Excess { ticker: ticker.unwrap_or_default() })
+                let ticker = self.field("Excess.ticker", "the name of a ticker, \"SPY\"")?;
+                let message = "reward is \"excess\", which needs a ticker to compare with; give \
+                               backcast.envs.Excess(\"SPY\")";
+                let ticker = ticker.ok_or_else(|| Failure::new(ErrorClass::Env, message))?;
+                Ok(Reward::Excess { ticker })
             }
             _ => {
                 let message = format!(
