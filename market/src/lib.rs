@@ -67,6 +67,7 @@ mod panel;
 mod parquet_file;
 #[cfg(feature = "parquet")]
 mod parquet_write;
+mod splits;
 mod symbols;
 mod tokenizer;
 mod tokenizer_file;
@@ -89,6 +90,7 @@ pub use options::{NanPolicy, PanelOptions, ParseNanPolicyError};
 pub use panel::{Panel, PanelRow, PanelRows};
 #[cfg(feature = "parquet")]
 pub use parquet_write::{PanelFileWriter, PanelWriteError, TickerDays};
+pub use splits::{SplitBars, ToldSplits};
 pub use symbols::{CASH, PriceColumn};
 pub use tokenizer::{TickerTokenizer, TokenError, UNK, UnknownTicker, Vocabulary};
 pub use tokenizer_file::TokenFileError;

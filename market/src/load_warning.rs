@@ -6,7 +6,12 @@ use std::collections::HashMap;
 use thiserror::Error;
 
 use crate::{
-    assemble::PanelData, blocks::is_marked, calendar::year_of, meta::Meta, moment::Moment,
+    assemble::PanelData,
+    blocks::is_marked,
+    calendar::year_of,
+    meta::Meta,
+    moment::Moment,
+    splits::{is_named_after_splits, moves_by},
     symbols::PriceColumn,
 };
 
@@ -62,10 +67,9 @@ pub enum LoadWarning {
     },
     /// A price moves between two bars as a split would move it, and no column says so.
     #[error(
-        "{ticker:?} opens on {date} at {ratio:.3} times its last close, as after a split, and the \
-         panel has no column of splits that says so ({count} such move(s) in all): load adjusted \
-         prices, or a column whose name has \"split\" in it and name it where the environment is \
-         made"
+        "{ticker:?} opens on {date} at {ratio:.3} times its last close, as after a split, and no \
+         column of the panel tells it ({count} such move(s) in all): load adjusted prices, or a \
+         column of splits with \"split\" in its name, and name it where the environment is made"
     )]
     UnadjustedSplit {
         /// Ticker of the first such move.
@@ -104,7 +108,9 @@ impl PanelData {
     fn unadjusted_split(&self) -> Option<LoadWarning> {
         let meta = self.meta();
         let columns = &meta.columns;
-        let named = columns.iter().position(|name| name.to_lowercase().contains("split"));
+        let all = columns.iter().enumerate();
+        let named: Vec<usize> =
+            all.filter(|(_, name)| is_named_after_splits(name)).map(|(column, _)| column).collect();
         let (open, close) = (PriceColumn::Open as usize, PriceColumn::Close as usize);
         let (mut first, mut count) = (None, 0);
         let tickers = meta.tickers.iter().zip(&meta.is_macro).zip(self.marks());
@@ -125,7 +131,7 @@ impl PanelData {
             for pair in rows.windows(2) {
                 let ((_, before), (bar, row)) = (pair[0], pair[1]);
                 let ratio = row[open] / before[close];
-                let is_told = named.is_some_and(|column| row[column] > 0.0);
+                let is_told = named.iter().any(|&at| moves_by(row[at], ratio) == Some(true));
                 if !is_told && is_split(ratio, row[close] / row[open], usual) {
                     count += 1;
                     first.get_or_insert((ticker, bar, ratio));

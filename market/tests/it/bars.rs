@@ -424,33 +424,6 @@ fn a_year_that_the_calendar_does_not_tell_is_warned_of() {
 }
 
 #[test]
-fn a_price_that_halves_overnight_is_warned_of_unless_a_column_of_splits_says_so() {
-    let found = |factor: f64, split: Option<f64>, wild: bool| {
-        let mut text = "date,tic,open,high,low,close,volume,Split_Factor\n".to_owned();
-        for day in 1..=28 {
-            let scale = if day < 15 { 1.0 } else { factor };
-            let odd: f64 = if day % 2 == 0 { 1.0 } else { 1.01 };
-            let odd = if wild { odd * odd.powi(30) } else { odd };
-            let price = 100.0 * scale * odd;
-            let told = split.filter(|_| day == 15).unwrap_or_default();
-            writeln!(text, "2024-01-{day:02},A,{price},{price},{price},{price},1,{told}").unwrap();
-        }
-        PanelData::from_reader(text.as_bytes(), &PanelOptions::default()).unwrap().warnings()
-    };
-    for factor in [0.5, 0.1, 1.0 / 3.0, 2.0] {
-        let warned = found(factor, None, false);
-        let [LoadWarning::UnadjustedSplit { ticker, date, ratio, count }] = &warned[..] else {
-            panic!("{factor}: {warned:?}")
-        };
-        assert_eq!((ticker.as_str(), date.as_str(), *count), ("A", "2024-01-15", 1));
-        assert!((ratio / factor - 1.0).abs() < 0.02, "{ratio}");
-        assert_eq!(found(factor, Some(1.0 / factor), false), []);
-    }
-    assert_eq!(found(0.8, None, false), [], "no ratio of a split");
-    assert_eq!(found(0.5, None, true), [], "a third overnight is usual for this ticker");
-}
-
-#[test]
 fn refused_tables_name_columns_and_options_that_are_there() {
     let twice = "timestamp,close\n2024-01-02T09:30Z,1\n2024-01-02T09:30Z,2\n";
     let Err(PanelError::Load { problem, .. }) = csv(twice, &options()) else { panic!() };

@@ -5,5 +5,6 @@ mod frames;
 mod loading;
 mod parquet;
 mod sharing;
+mod splits;
 mod transitions;
 mod windows;

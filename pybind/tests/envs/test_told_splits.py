@@ -15,10 +15,13 @@ DAYS, SPLIT_ON = 30, 15
 TOLD = "Stock Splits"
 
 
-def panel_of(ratio: float, told: float, paid: float = 0.0, name: str = TOLD) -> bc.Panel:
+def panel_of(
+    ratio: float, told: float, paid: float = 0.0, name: str = TOLD, **columns: float
+) -> bc.Panel:
     """Return prices that fall to `1 / ratio` on a day of which a column tells a split.
 
-    `paid`: dividend of that day, by which the price falls as well.
+    `paid`: dividend of that day, by which the price falls as well. `columns`: the number on all
+    days of further columns, which come first.
     """
     close = np.full((2, DAYS), 12.0)
     close[:, ::2] *= 1.01
@@ -30,8 +33,9 @@ def panel_of(ratio: float, told: float, paid: float = 0.0, name: str = TOLD) -> 
     frame = {"date": np.tile(dates, 2), "tic": np.repeat(["AAA", "BBB"], DAYS)}
     prices = {part: close.ravel() for part in ("open", "high", "low", "close")}
     volume = {"volume": np.full(2 * DAYS, 1e6)}
+    others = {other: np.full(2 * DAYS, number) for other, number in columns.items()}
     more = {name: column.ravel(), "paid": payments.ravel()}
-    return bc.Panel.from_frame(frame | prices | volume | more)
+    return bc.Panel.from_frame(frame | prices | volume | others | more)
 
 
 @pytest.mark.parametrize("made", [PortfolioEnv, PortfolioVectorEnv])
@@ -52,6 +56,24 @@ def test_splits_that_prices_contradict_or_no_setting_names_are_warned_of(
         made(panel_of(ratio, 3.0), splits=splits)
     assert len(caught) == 1
     assert caught[0].filename == __file__
+
+
+def test_a_column_of_ones_tells_no_split() -> None:
+    with pytest.warns(UserWarning, match=r".AAA. opens on 2024-01-16 at 0.330 times") as caught:
+        panel = panel_of(3.0, 1.0)
+    assert len(caught) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        PortfolioEnv(panel)
+        PortfolioEnv(panel, splits=TOLD)
+
+
+def test_every_column_that_is_named_after_splits_may_tell_them() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        panel = panel_of(3.0, 3.0, split_source=1.0, split_known=0.0)
+    with pytest.warns(UserWarning, match=r"by the split in column .Stock Splits."):
+        PortfolioEnv(panel)
 
 
 @pytest.mark.parametrize(

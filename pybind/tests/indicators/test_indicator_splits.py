@@ -65,6 +65,37 @@ def test_a_split_that_no_argument_names_is_warned_of() -> None:
         indicators.add(raw, ["rsi_14"])
 
 
+def test_what_the_panel_was_warned_of_is_not_said_of_panels_made_from_it() -> None:
+    raw, _, _ = panels()
+    frame = market(DAYS)
+    for name in ("open", "high", "low", "close"):
+        at = raw.columns.index(name)
+        frame[name] = np.where(raw.mask, raw.values[:, :, at], np.nan).ravel()
+    # Nothing tells the split, and a high below the close is kept.
+    frame["high"][40] = frame["low"][40]
+    with pytest.warns(UserWarning, match="outside their low|as after a split") as caught:
+        panel = panel_of(frame)
+    assert [("opens on" in str(one.message)) for one in caught] == [False, True]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        added = indicators.add(panel, ["rsi_14"])
+        normal = indicators.Normalizer.fit(added, (0, 60)).apply(added)
+    assert normal.describe()["inconsistent_rows"] == panel.describe()["inconsistent_rows"] == 1
+
+
+def test_every_column_that_is_named_after_splits_may_tell_them() -> None:
+    frame = market(DAYS)
+    raw, _, _ = panels()
+    for name in ("open", "high", "low", "close"):
+        at = raw.columns.index(name)
+        frame[name] = np.where(raw.mask, raw.values[:, :, at], np.nan).ravel()
+    frame["split_source"] = np.ones(3 * DAYS)
+    frame["Splits"] = raw.values[:, :, raw.columns.index("stock_splits")].ravel()
+    with pytest.warns(UserWarning, match="splits='Splits'") as caught:
+        indicators.add(panel_of(frame), ["rsi_14"])
+    assert len(caught) == 1
+
+
 @pytest.mark.parametrize(
     ("splits", "error", "words"),
     [

@@ -2,22 +2,10 @@
 //! contradict a column of splits.
 
 use super::PortfolioVectorEnv;
-use crate::portfolio::setup::{CLOSE, OPEN, PortfolioSetup};
+use crate::portfolio::setup::{CLOSE, PortfolioSetup};
 
 /// Maximum number of tickers named in a warning; the others are counted.
 const NAMED: usize = 3;
-
-/// Logarithm of the smallest split that a price tells from a usual move between bars.
-const SURE_SPLIT: f64 = 0.4;
-
-/// Bars with a split in a column, by what the price does on them.
-#[derive(Default)]
-struct ToldSplits {
-    /// First bar on which the price moves as the split says, and the number of them.
-    moved: (Option<(usize, usize)>, usize),
-    /// First bar on which it does not, and the number of them.
-    still: (Option<(usize, usize)>, usize),
-}
 
 /// Lowest close of a ticker.
 struct LowestClose {
@@ -79,58 +67,30 @@ impl PortfolioSetup {
         })
     }
 
-    /// Compares the splits of a column with the prices of the tradable tickers.
-    fn told_splits(&self, column: usize) -> ToldSplits {
-        let (rows, (start, end)) = (self.panel.rows(), self.days);
-        let mut told = ToldSplits::default();
-        for &ticker in self.tradable_pool() {
-            let mut before = 0.0;
-            for day in start..end {
-                let row = rows.row(ticker, day);
-                let (open, split) = (row.value(OPEN), row.value(column));
-                if open <= 0.0 {
-                    continue;
-                }
-                if before > 0.0 && split > 0.0 && split.ln().abs() >= SURE_SPLIT {
-                    let moved = (open / before).ln();
-                    let as_told = (moved + split.ln()).abs() < moved.abs();
-                    let (first, count) = if as_told { &mut told.moved } else { &mut told.still };
-                    first.get_or_insert((ticker, day));
-                    *count += 1;
-                }
-                before = row.value(CLOSE);
-            }
-        }
-        told
-    }
-
     /// Returns a warning about a column of splits that contradicts the prices, or that no setting
     /// names although prices move by it.
     fn doubtful_splits(&self) -> Option<String> {
-        let first = self.panel.columns().len() - self.panel.indicators().len();
-        let is_named = |name: &String| match &self.options.splits {
-            Some(splits) => name == splits,
-            None => name.to_lowercase().contains("split"),
+        let (tickers, days) = (self.tradable_pool(), self.days.0..self.days.1);
+        let named = self.rules.terms.splits;
+        let (column, bars) = match named {
+            Some(column) => (column, self.panel.told_splits(column, tickers, days).still),
+            None => self.panel.splits_by_name(tickers, days)?,
         };
-        let at = self.panel.indicators().iter().position(is_named)?;
-        let (name, told) = (&self.panel.indicators()[at], self.told_splits(first + at));
-        let named = self.options.splits.is_some();
-        let (found, count) = if named { told.still } else { told.moved };
-        let (ticker, day) = found?;
-        let ticker = &self.panel.tickers()[ticker];
-        let date = self.panel.date(day).unwrap_or_default();
-        Some(if named {
+        let (ticker, day) = bars.first?;
+        let (name, ticker) = (&self.panel.columns()[column], &self.panel.tickers()[ticker]);
+        let (date, count) = (self.panel.date(day).unwrap_or_default(), bars.count);
+        Some(if named.is_some() {
             format!(
                 "column {name:?} has a split of {ticker:?} on {date}, and its price does not move \
-                 by it ({count} such split(s) in all): holders get shares for nothing if prices \
-                 are adjusted already, so leave the setting `splits` out, or load prices that are \
+                 by it ({count} such split(s) in all). Holders get shares for nothing if prices \
+                 are adjusted already: leave the setting `splits` out, or load prices that are \
                  not adjusted"
             )
         } else {
             format!(
                 "the price of {ticker:?} moves on {date} by the split in column {name:?}, which no \
-                 setting names ({count} such split(s) in all), so holders gain or lose what they \
-                 would not: give the column as the setting `splits`, or load adjusted prices"
+                 setting names ({count} such split(s) in all). Holders gain or lose by it: give \
+                 the column as the setting `splits`, or load adjusted prices"
             )
         })
     }
@@ -151,7 +111,7 @@ impl PortfolioSetup {
 impl PortfolioVectorEnv {
     /// Returns warnings about orders and holdings that these settings make impossible at the prices
     /// of the panel, and about splits that prices contradict. Passes once over the closes of all
-    /// tickers, and once over a column of splits.
+    /// tickers, and once over each column of splits.
     #[must_use]
     pub fn price_warnings(&self) -> Vec<String> {
         let lowest = self.setup.lowest_closes();

@@ -20,7 +20,7 @@ pub(crate) struct UnitTerms {
     pub(super) impact: f64,
     /// Columns of dividends and splits.
     pub(super) dividends: Option<usize>,
-    pub(super) splits: Option<usize>,
+    pub(crate) splits: Option<usize>,
     /// Fees of a bar, as fractions.
     pub(super) borrow: f64,
     pub(super) loan: f64,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from backcast import Panel
 
 
-class Sharing(TypedDict, total=False):
+class Sharing(TypedDict):
     """Keywords of ``Panel.from_frame`` for a panel that other processes attach."""
 
     name: str | None
@@ -38,7 +38,8 @@ def with_columns(panel: Panel, columns: Mapping[str, NDArray[np.float64]], share
         rows[name] = np.where(mask, numbers, np.nan).ravel()
     # Instants of a panel are in UTC, which `datetime64` does not say.
     zone = None if panel.calendar == "days" else "UTC"
-    return Panel.from_frame(
+    # What is doubtful about the rows was warned of when the panel was loaded.
+    return Panel._derived(
         rows,
         macro=panel.macro,
         nan="mask",

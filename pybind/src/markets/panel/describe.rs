@@ -42,6 +42,18 @@ impl Panel {
         Ok(described(py, summary, self.name.as_deref(), self.path())?)
     }
 
+    /// Return the first column with "split" in its name by which prices move, and the first day on
+    /// which they do; None if there is no such column. Every ticker counts, macro ones too.
+    fn _splits_by_name(&self, py: Python<'_>) -> Result<Option<(String, usize)>, Failure> {
+        let panel = self.get()?;
+        let tickers: Vec<usize> = (0..panel.tickers().len()).collect();
+        let found = py.detach(|| panel.splits_by_name(&tickers, 0..panel.days()));
+        Ok(found.and_then(|(column, bars)| {
+            let (_, day) = bars.first?;
+            Some((panel.columns()[column].clone(), day))
+        }))
+    }
+
     /// Copy of every number, float64 ``[T, D, C]``; zeros if there is no row.
     #[getter]
     fn values<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyArray3<f64>>, Failure> {

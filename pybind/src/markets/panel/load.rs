@@ -39,7 +39,7 @@ impl PanelTarget {
         })
     }
 
-    /// Loads and shares a panel with the interpreter released.
+    /// Loads and shares a panel with the interpreter released. Warns of what is doubtful.
     pub(super) fn make(
         self,
         py: Python<'_>,
@@ -55,6 +55,20 @@ impl PanelTarget {
         for warning in warnings {
             warn(py, &warning.to_string())?;
         }
+        self.share(py, data)
+    }
+
+    /// Loads and shares a panel with the interpreter released, without warnings.
+    pub(super) fn make_silently(
+        self,
+        py: Python<'_>,
+        load: impl Send + FnOnce() -> Result<PanelData, PanelError>,
+    ) -> Result<Panel, Failure> {
+        let data = py.detach(load)?;
+        self.share(py, data)
+    }
+
+    fn share(self, py: Python<'_>, data: PanelData) -> Result<Panel, Failure> {
         let panel = py.detach(move || match self.name {
             Some(name) => data.share(&name, &self.base, self.exist, self.persistent),
             None => data.try_into_heap(),

@@ -78,7 +78,8 @@ impl Panel {
     /// -----
     /// UserWarning
     ///     If an open or a close of a tradable ticker lies outside low and high; the row is kept.
-    ///     If tickers have bars of different lengths, or bars do not tell how many a year has.
+    ///     If tickers have bars of different lengths, or bars do not tell how many a year has. If a
+    ///     price moves as after a split that no column with "split" in its name tells.
     #[staticmethod]
     #[pyo3(signature = (
         path=Argument::Missing, *, r#macro=None, columns=None, nan="refuse".into(), name=None,
@@ -186,7 +187,8 @@ impl Panel {
     /// -----
     /// UserWarning
     ///     If an open or a close of a tradable ticker lies outside low and high; the row is kept.
-    ///     If tickers have bars of different lengths, or bars do not tell how many a year has.
+    ///     If tickers have bars of different lengths, or bars do not tell how many a year has. If a
+    ///     price moves as after a split that no column with "split" in its name tells.
     #[staticmethod]
     #[pyo3(signature = (
         path=Argument::Missing, *, r#macro=None, columns=None, nan="refuse".into(), name=None,
@@ -289,7 +291,8 @@ impl Panel {
     /// -----
     /// UserWarning
     ///     If an open or a close of a tradable ticker lies outside low and high; the row is kept.
-    ///     If tickers have bars of different lengths, or bars do not tell how many a year has.
+    ///     If tickers have bars of different lengths, or bars do not tell how many a year has. If a
+    ///     price moves as after a split that no column with "split" in its name tells.
     ///
     /// Examples
     /// --------
@@ -370,5 +373,46 @@ impl Panel {
     ) -> Result<Self, Failure> {
         let (name, base) = (name_of(name)?, base_of(dir)?);
         Ok(Self::of(py.detach(|| CorePanel::attach_in(&base, &name))?))
+    }
+
+    /// Load rows that were made from a panel, whose loading warned of what is doubtful.
+    ///
+    /// Parameters
+    /// ----------
+    /// frame, macro, nan, name, exist, persistent, dir, zone, bars_per_year
+    ///     See ``from_frame``.
+    #[staticmethod]
+    #[pyo3(signature = (
+        frame, *, r#macro, nan, name, exist, persistent, dir, zone, bars_per_year
+    ))]
+    #[pyo3(text_signature = "(frame, *, macro, nan, name, exist, persistent, dir, zone, \
+                             bars_per_year)")]
+    #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
+    fn _derived<'py>(
+        py: Python<'py>,
+        frame: &Bound<'py, PyAny>,
+        r#macro: &Bound<'py, PyAny>,
+        nan: Argument<String>,
+        name: Option<Argument<String>>,
+        exist: Argument<String>,
+        persistent: Argument<bool>,
+        dir: Option<Argument<PathBuf>>,
+        zone: Option<Argument<String>>,
+        bars_per_year: Argument<f64>,
+    ) -> Result<Self, Failure> {
+        let arguments = TableArguments {
+            macros: Some(r#macro),
+            columns: None,
+            nan,
+            ticker: None,
+            derive: None,
+            zone,
+            unit: None,
+            bars_per_year: Some(bars_per_year),
+        };
+        let options = arguments.options()?;
+        let share = PanelTarget::of(name, exist, persistent, dir)?;
+        let frame = Frame::of(frame)?;
+        share.make_silently(py, move || frame.load(&options))
     }
 }
