@@ -5,8 +5,8 @@ use std::fmt::Debug;
 use super::error::PortfolioError;
 use crate::contract::EpisodeSums;
 
-/// Fraction of the value before a step that a step leaves at least, for rewards. A portfolio that
-/// loses more, or owes more than it has, gets the reward of this fraction.
+/// Smallest value after a step that rewards count, as a fraction of the value before it. A
+/// portfolio that loses more, or owes more than it has, gets the reward of this fraction.
 pub const RUIN_FLOOR: f64 = 1e-6;
 
 /// Reward of a step of a portfolio. `V` is its value at the close, before the orders.

@@ -82,11 +82,12 @@ class Portfolio:
         if rules.margin is not None:
             gross = (np.abs(self.units) * close).sum()
             if gross > 0 and self.value() < rules.margin[1] * gross:
-                self.info["liquidated"] = True
                 longs = [at for at in range(len(orders)) if self.units[at] > 0]
                 shorts = [at for at in range(len(orders)) if self.units[at] < 0]
                 for at in longs + shorts:
-                    fills[at] += self._execute(at, -self.units[at], forced=True)
+                    closed = self._execute(at, -self.units[at], forced=True)
+                    self.info["liquidated"] |= closed != 0
+                    fills[at] += closed
         self.info["fills"] = fills
         self._carry()
         self.day += 1

@@ -48,7 +48,8 @@ pub struct StepDetails {
     pub interest: Vec<f64>,
     /// Dividends received, negative if short positions paid more, `[N]`.
     pub dividends: Vec<f64>,
-    /// Whether the positions were closed below the maintenance margin, `[N]`.
+    /// Whether positions were closed below the maintenance margin, `[N]`: one at least. False if
+    /// none of them can be traded that day.
     pub liquidated: Vec<bool>,
 }
 

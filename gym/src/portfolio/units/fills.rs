@@ -267,14 +267,14 @@ impl UnitAccount<'_> {
         if gross <= 0.0 || equity >= margin.maintenance * gross {
             return;
         }
-        *self.details.liquidated = true;
         for long in [true, false] {
             for (ticker, &open) in open.iter().enumerate() {
                 let held = self.units[ticker];
                 let tradable =
                     open > 0.0 && rules.tradable(self.today.tickers[ticker], self.today.day);
                 if held != 0.0 && (held > 0.0) == long && tradable {
-                    self.execute(ticker, -held, true);
+                    *self.details.liquidated |=
+                        self.execute(ticker, -held, true) == OrderLimit::None;
                 }
             }
         }

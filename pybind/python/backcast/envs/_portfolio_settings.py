@@ -65,9 +65,9 @@ class PortfolioSettings(TypedDict, total=False):
         Hundredths of a percent by which an order of the whole volume of its bar moves its own
         price. It grows with the square root of the share of the volume.
     dividends, splits : str, optional
-        Columns of the panel. A dividend is the cash that a share pays to its holder, and costs who
-        is short, on the day on which it is traded without it first. A split is the number of shares
-        that one share becomes on that day; 0 is none.
+        Columns of the panel, whose days are ex-dates. A dividend is the cash that a share pays to
+        its holder; short positions are charged. A split is the number of shares that one share
+        becomes; 0 and 1 are none.
     bidding : {"default", "uniform", "adv_uniform"}
         Orders are filled at the close (also called "deterministic"); at a price drawn between low
         and high; or at one drawn to the trader's disadvantage, for sales from low to the lesser of
