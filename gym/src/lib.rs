@@ -55,9 +55,9 @@ pub use contract::{
     EpisodeError, EpisodeMetrics, Generator, ParseChoiceError, ResetSeed, StepOutcome,
 };
 pub use portfolio::{
-    Actions, Bidding, Delisting, EpisodeHistory, Margin, Observation, OrderLimit, PortfolioError,
-    PortfolioFill, PortfolioOptions, PortfolioReward, PortfolioSteps, PortfolioVectorEnv,
-    RUIN_FLOOR, Reward, StepDetails, StopLossDay, StopLossPrice, Valuation,
+    Actions, Bidding, Delisting, EpisodeHistory, HeldUnits, Margin, Observation, OrderLimit,
+    PortfolioError, PortfolioFill, PortfolioOptions, PortfolioReward, PortfolioSteps,
+    PortfolioVectorEnv, RUIN_FLOOR, Reward, StepDetails, StopLossDay, StopLossPrice, Valuation,
 };
 pub use trading::{
     ActionScheme, CloneReward, ContinuousAction, DiscreteAction, EpisodeState, ExternalAgent,

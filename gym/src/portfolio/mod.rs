@@ -35,7 +35,7 @@ mod units;
 
 pub use actions::Actions;
 pub use choices::{Bidding, Delisting, StopLossDay, StopLossPrice, Valuation};
-pub use env::PortfolioVectorEnv;
+pub use env::{HeldUnits, PortfolioVectorEnv};
 pub use error::PortfolioError;
 pub use margin::Margin;
 pub use observation::Observation;

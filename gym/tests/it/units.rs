@@ -7,13 +7,12 @@ use std::sync::{
 
 use crate::market::{Market, actions};
 use backcast_gym::{
-    Actions, AutoresetMode, Bidding, Margin, OrderLimit, PortfolioError, PortfolioOptions,
-    PortfolioReward, PortfolioSteps, PortfolioVectorEnv, RUIN_FLOOR, ResetSeed, Reward,
-    StopLossDay, StopLossPrice,
+    Actions, AutoresetMode, Bidding, Margin, PortfolioError, PortfolioOptions, PortfolioReward,
+    PortfolioSteps, PortfolioVectorEnv, ResetSeed, Reward, StopLossDay, StopLossPrice,
 };
 use proptest::prelude::*;
 
-fn options() -> PortfolioOptions {
+pub(crate) fn options() -> PortfolioOptions {
     PortfolioOptions {
         failure_threshold: 0.0,
         buy_cost_pct: 0.0,
@@ -24,18 +23,18 @@ fn options() -> PortfolioOptions {
     }
 }
 
-fn begun(market: &Market, options: PortfolioOptions, day: usize) -> PortfolioVectorEnv {
+pub(crate) fn begun(market: &Market, options: PortfolioOptions, day: usize) -> PortfolioVectorEnv {
     let mut env = PortfolioVectorEnv::new(market.panel(), 1, options).unwrap();
     env.reset(ResetSeed::One(1), None, Some(&[day])).unwrap();
     env
 }
 
 /// One ticker whose opens and closes are `prices`.
-fn flat(prices: &[f64]) -> Market {
+pub(crate) fn flat(prices: &[f64]) -> Market {
     Market::random(1, 1, prices.len()).flat(0, prices)
 }
 
-fn near(found: f64, expected: f64) -> bool {
+pub(crate) fn near(found: f64, expected: f64) -> bool {
     (found - expected).abs() <= 1e-9 * expected.abs().max(1.0)
 }
 
@@ -329,87 +328,6 @@ fn the_excess_over_a_ticker_counts_its_splits_and_dividends() {
         env.step(&[0.0]).unwrap();
         assert!(env.rewards()[0].abs() < 1e-12, "{day}: {}", env.rewards()[0]);
     }
-}
-
-#[test]
-fn a_column_of_splits_that_the_prices_contradict_is_warned_of() {
-    let mut raw = flat(&[10.0, 10.0, 4.0, 4.1, 4.2]);
-    raw.rows[2][0].as_mut().unwrap()[5] = 2.5;
-    let mut adjusted = flat(&[4.0, 4.0, 4.0, 4.1, 4.2]);
-    adjusted.rows[2][0].as_mut().unwrap()[5] = 2.5;
-    let warned = |market: &Market, splits: Option<&str>| {
-        let splits = splits.map(str::to_owned);
-        let options = PortfolioOptions { splits, ..options() };
-        PortfolioVectorEnv::new(market.panel(), 1, options).unwrap().price_warnings()
-    };
-    assert_eq!(warned(&raw, Some("x")), Vec::<String>::new());
-    assert_eq!(warned(&adjusted, None), Vec::<String>::new(), "no name says that x are splits");
-    let [text] = &warned(&adjusted, Some("x"))[..] else { panic!() };
-    assert!(text.contains("column \"x\" has a split of \"T00\""), "{text}");
-}
-
-#[test]
-fn limits_cut_orders_and_say_which_of_them_did() {
-    // `flat` has a volume of 1; this market has one of 1,000.
-    let market = Market::random(3, 1, 12);
-    let close = market.rows[1][0].unwrap()[3];
-    let volume = PortfolioOptions { max_volume: Some(0.05), ..options() };
-    let mut env = begun(&market, volume, 1);
-    env.step(&[1.0]).unwrap();
-    let details = env.details().unwrap();
-    assert_eq!((details.orders[0], details.fills[0]), (100.0, 50.0));
-    assert_eq!(details.limits[0], OrderLimit::Volume);
-
-    let position = PortfolioOptions { max_position: Some(0.1), ..options() };
-    let mut env = begun(&market, position, 1);
-    env.step(&[1.0]).unwrap();
-    let details = env.details().unwrap();
-    assert!(near(details.fills[0], (3_000.0 / close).trunc()));
-    assert_eq!(details.limits[0], OrderLimit::Position);
-    env.step(&[-1.0]).unwrap();
-    assert_eq!(env.details().unwrap().limits[0], OrderLimit::Holding);
-    assert_eq!(env.obs().shares[0], 0);
-    env.step(&[-1.0]).unwrap();
-    let details = env.details().unwrap();
-    assert_eq!((details.orders[0], details.fills[0]), (-100.0, 0.0));
-
-    let poor = PortfolioOptions { initial_amount: 500.0, ..options() };
-    let mut env = begun(&market, poor, 1);
-    env.step(&[1.0]).unwrap();
-    assert_eq!(env.details().unwrap().limits[0], OrderLimit::Funds);
-}
-
-#[test]
-fn a_fall_below_maintenance_closes_everything_and_ruin_ends_the_episode() {
-    let margin = Some(Margin { initial: 0.5, maintenance: 0.3, ..Margin::default() });
-    let settings = PortfolioOptions {
-        actions: Actions::Weights { leverage: 2.0 },
-        hmax: 15,
-        margin,
-        ..options()
-    };
-    // 6,000 shares at 10 with 30,000 owed: at 7 the equity is 12,000 of 42,000.
-    let mut env = begun(&flat(&[10.0, 10.0, 7.0, 7.0, 7.0]), settings.clone(), 1);
-    env.step(&[2.0]).unwrap();
-    assert_eq!((env.obs().shares[0], env.obs().cash[0]), (6_000, -30_000.0));
-    assert!(!env.details().unwrap().liquidated[0]);
-    // The order of the day would make the position smaller; here it keeps it.
-    env.step(&[2.0]).unwrap();
-    let details = env.details().unwrap();
-    // 2 * 12,000 / 7 = 3,428.6 is the target, so the order alone brings the margin back.
-    assert_eq!((details.liquidated[0], env.obs().shares[0]), (false, 3_429));
-
-    let shares = PortfolioOptions { actions: Actions::Shares, hmax: 6_000, ..settings.clone() };
-    let mut env = begun(&flat(&[10.0, 10.0, 7.0, 7.0, 7.0]), shares, 1);
-    env.step(&[1.0]).unwrap();
-    env.step(&[0.0]).unwrap();
-    assert!(env.details().unwrap().liquidated[0]);
-    assert_eq!((env.obs().shares[0], env.obs().cash[0]), (0, 12_000.0));
-
-    let mut env = begun(&flat(&[10.0, 10.0, 4.0, 4.0, 4.0]), settings, 1);
-    env.step(&[2.0]).unwrap();
-    assert!(env.terminated()[0]);
-    assert!((env.rewards()[0] - RUIN_FLOOR.ln()).abs() < 1e-12);
 }
 
 #[test]

@@ -148,7 +148,7 @@ def test_an_episode_can_be_seen(panel: bc.Panel, settings: dict[str, Any]) -> No
 
 
 def test_value_is_compared_with_buying_and_holding(panel: bc.Panel) -> None:
-    from backcast.plot._episode import held
+    from backcast.plot._episode import kept
 
     env = PortfolioEnv(panel, record=True, initial_amount=1e6)
     env.reset(options={"start_day": 5})
@@ -156,7 +156,8 @@ def test_value_is_compared_with_buying_and_holding(panel: bc.Panel) -> None:
         env.step([0.0, 0.0])
     history = env.history()
     growth = history["close"][-1] / history["close"][0]
-    assert held(history)[-1] == pytest.approx(1e6 * growth.mean())
+    worth = env._batch.held_units(0, before=False)["worth"]
+    assert kept(history, worth)[-1] == pytest.approx(1e6 * growth.mean())
 
 
 def test_the_single_environment_renders_as_gymnasium_asks(panel_file: Path) -> None:

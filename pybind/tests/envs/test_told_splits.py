@@ -106,3 +106,33 @@ def test_the_excess_over_a_ticker_counts_its_split_and_dividend() -> None:
     # Closes are 12 and 12.12 in turn, and from the split on a third of them less 0.5.
     returns = [12.12 / 12, (3.5 + 0.5) * 3 / 12.12, (12.12 / 3 - 0.5) / 3.5]
     assert rewards == pytest.approx([-math.log(gain) for gain in returns])
+
+
+def test_buying_and_holding_is_drawn_through_a_split_and_a_dividend(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("matplotlib")
+    from backcast.plot import _episode
+    from matplotlib.figure import Figure
+
+    env = PortfolioEnv(
+        panel_of(3.0, 3.0, paid=0.5), splits=TOLD, dividends="paid", render_mode="rgb_array"
+    )
+    env.reset(options={"start_day": SPLIT_ON - 2})
+    for _ in range(3):
+        env.step([1, 0])
+    drawn: list[Any] = []
+    monkeypatch.setattr(_episode, "frame", lambda *given: drawn.append(given))
+    env.render()
+    [(history, held, _)] = drawn
+    # Closes are 12 and 12.12 in turn, and from the split on a third of them less 0.5.
+    split = [1.0, 12.12 / 12, (3.5 + 0.5) * 3 / 12]
+    split.append(split[-1] * (12.12 / 3 - 0.5) / 3.5)
+    growth = (np.array(split) + np.array([1.0, 12.12 / 12, 1.0, 12.12 / 12])) / 2
+    np.testing.assert_allclose(_episode.kept(history, held["worth"]), 30_000 * growth)
+    # The price of what a share has become falls by the dividend, and not by the split.
+    axes: Any = Figure().subplots()
+    _episode._prices(axes, history, held["units"])
+    line = axes.get_lines()[0].get_ydata()
+    np.testing.assert_allclose(line, history["close"][:, 0] * [1, 1, 3, 3] * 100 / 12)
+    assert "before splits" in axes.get_ylabel()

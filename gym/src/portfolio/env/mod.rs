@@ -1,8 +1,11 @@
 //! The portfolio environment: a vector of portfolios; a single environment is a vector of one.
 
 mod episodes;
+mod held;
 mod readout;
 mod warnings;
+
+pub use held::HeldUnits;
 
 use backcast_core::AutoresetMode;
 use backcast_market::Panel;

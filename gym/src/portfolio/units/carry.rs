@@ -64,8 +64,13 @@ impl UnitTerms {
     /// split and the dividend of the bar.
     pub(crate) fn worth_of_old_unit(&self, row: PanelRow<'_>) -> f64 {
         let paid = self.dividends.map_or(0.0, |column| row.value(column));
+        (row.value(CLOSE) + paid) * self.units_of_old_unit(row)
+    }
+
+    /// Returns how many units one that was held before the bar of `row` has become by its split.
+    pub(crate) fn units_of_old_unit(&self, row: PanelRow<'_>) -> f64 {
         let ratio = self.splits.map_or(0.0, |column| row.value(column));
-        (row.value(CLOSE) + paid) * if ratio > 0.0 { ratio } else { 1.0 }
+        if ratio > 0.0 { ratio } else { 1.0 }
     }
 }
 

@@ -129,11 +129,11 @@ def picture(batch: PortfolioBatch, i: int) -> NDArray[np.uint8]:
             "environments draw with matplotlib, which is not installed; "
             "run `pip install 'backcast[plot]'`"
         ) from error
-    history = batch.history(i)
+    history, before = batch.history(i), False
     if len(history["day"]) == 1:
         with contextlib.suppress(EnvError):
-            history = batch.history(i, before=True)
-    return frame(history, f"portfolio {i}")
+            history, before = batch.history(i, before=True), True
+    return frame(history, batch.held_units(i, before), f"portfolio {i}")
 
 
 def mode_of(mode: str | AutoresetMode) -> AutoresetMode:

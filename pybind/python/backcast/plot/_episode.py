@@ -18,13 +18,19 @@ _NEUTRAL = "#808080"
 _SIZE, _DPI = (8.0, 6.0), 80
 
 
-def frame(history: dict[str, Any], title: str) -> NDArray[np.uint8]:
-    """Draw an episode; return the picture, uint8 ``[480, 640, 3]``."""
+def frame(
+    history: dict[str, Any], held: dict[str, NDArray[np.float64]], title: str
+) -> NDArray[np.uint8]:
+    """Draw an episode; return the picture, uint8 ``[480, 640, 3]``.
+
+    `held` is what units become that are bought on the first day: their number ``units`` after
+    splits, and their ``worth`` with dividends, ``[S + 1, T]`` each.
+    """
     figure = Figure(figsize=_SIZE, dpi=_DPI, layout="constrained")
     canvas: Any = FigureCanvasAgg(figure)
     prices, value, fall = figure.subplots(3, 1, sharex=True, height_ratios=[3, 2, 1])
-    _prices(prices, history)
-    _value(value, history)
+    _prices(prices, history, held["units"])
+    _value(value, history, held["worth"])
     _fall(fall, history)
     prices.set_title(title, loc="left", fontsize="medium")
     for ax in (prices, value, fall):
@@ -38,30 +44,22 @@ def frame(history: dict[str, Any], title: str) -> NDArray[np.uint8]:
     return np.ascontiguousarray(pixels)
 
 
-def held(history: dict[str, Any]) -> NDArray[np.float64]:
+def kept(history: dict[str, Any], worth: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the value by day of buying all tickers at the first close, and holding them.
 
     The first value of the portfolio is spread equally over the tickers that have that close.
     """
-    close = _known(history["close"])
-    listed = close[0] > 0
+    listed = worth[0] > 0
     if not listed.any():
-        return np.full(len(close), history["value"][0])
-    growth = close[:, listed] / close[0, listed]
-    kept: NDArray[np.float64] = history["value"][0] * growth.mean(axis=1)
-    return kept
+        return np.full(len(worth), history["value"][0])
+    growth = worth[:, listed] / worth[0, listed]
+    values: NDArray[np.float64] = history["value"][0] * growth.mean(axis=1)
+    return values
 
 
-def _known(close: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Fill days without a close with the last close before them; 0 before the first one."""
-    close = np.nan_to_num(close)
-    for day in range(1, len(close)):
-        close[day] = np.where(close[day] > 0, close[day], close[day - 1])
-    return close
-
-
-def _prices(ax: Axes, history: dict[str, Any]) -> None:
-    close, days = history["close"], history["day"]
+def _prices(ax: Axes, history: dict[str, Any], units: NDArray[np.float64]) -> None:
+    # Prices of what a share of the first day has become: a split moves no line.
+    close, days = history["close"] * units, history["day"]
     traded = history["bought"].sum(axis=0) + history["sold"].sum(axis=0)
     # The most traded tickers, at most as many as there are distinguishable colours.
     shown = np.sort(np.argsort(-traded, kind="stable")[: len(_COLOURS)])
@@ -82,16 +80,17 @@ def _prices(ax: Axes, history: dict[str, Any]) -> None:
                 days[:-1][where], line[:-1][where], marker=marker, s=26, facecolor=fill,
                 edgecolor=colour, linewidth=0.9, zorder=3,
             )  # fmt: skip
-    ax.set_ylabel("close" if alone else "close, first = 100")
+    unit = "close" if (units == 1).all() else "close before splits"
+    ax.set_ylabel(unit if alone else f"{unit}, first = 100")
     ax.legend(loc="upper left", ncols=6, fontsize="small", frameon=False)
 
 
-def _value(ax: Axes, history: dict[str, Any]) -> None:
+def _value(ax: Axes, history: dict[str, Any], worth: NDArray[np.float64]) -> None:
     ax.plot(history["day"], history["value"], color=_COLOURS[0], linewidth=1.4, label="portfolio")
-    kept = held(history)
     ax.plot(
-        history["day"], kept, color=_NEUTRAL, linewidth=1.0, linestyle="--", label="buy and hold"
-    )
+        history["day"], kept(history, worth), color=_NEUTRAL, linewidth=1.0, linestyle="--",
+        label="buy and hold",
+    )  # fmt: skip
     ax.set_ylabel("value")
     ax.legend(loc="upper left", ncols=2, fontsize="small", frameon=False)
 

@@ -1,6 +1,8 @@
 //! Converts a recorded episode to a dict of NumPy arrays.
 
-use backcast_gym::{EpisodeError, EpisodeHistory, PortfolioError, PortfolioVectorEnv as CoreEnv};
+use backcast_gym::{
+    EpisodeError, EpisodeHistory, HeldUnits, PortfolioError, PortfolioVectorEnv as CoreEnv,
+};
 use backcast_market::PriceColumn;
 use numpy::PyArray1;
 use numpy::prelude::*;
@@ -27,22 +29,7 @@ impl RecordedEpisode {
         before: bool,
         reworded: impl FnOnce(PortfolioError) -> Failure,
     ) -> Result<Self, Failure> {
-        if at >= env.num_envs() {
-            let message = format!("i is {at}; give a portfolio from 0 to {}", env.num_envs() - 1);
-            return Err(Failure::new(ErrorClass::Env, message));
-        }
-        let of = env.history(at, before).cloned().ok_or_else(|| {
-            let message = "this environment keeps no history; make it with record=True";
-            Failure::new(ErrorClass::Env, message)
-        })?;
-        if of.day.is_empty() {
-            let (env, message) = (at, "there was no episode before; step on until this one ends");
-            return Err(if before {
-                Failure::new(ErrorClass::Env, message)
-            } else {
-                reworded(EpisodeError::NotReset { env }.into())
-            });
-        }
+        let of = recorded(env, at, before, reworded)?.clone();
         let panel = env.panel();
         // Recorded days are positions in the panel.
         let days = of.day.iter().map(|&day| usize::try_from(day).unwrap_or_default());
@@ -90,6 +77,47 @@ impl RecordedEpisode {
         dict.set_item("stopped", PyArray1::from_vec(py, stopped).reshape([steps, tickers])?)?;
         Ok(dict)
     }
+}
+
+/// Returns the running episode of a portfolio, or the previous one.
+pub(crate) fn recorded(
+    env: &CoreEnv,
+    at: usize,
+    before: bool,
+    reworded: impl FnOnce(PortfolioError) -> Failure,
+) -> Result<&EpisodeHistory, Failure> {
+    if at >= env.num_envs() {
+        let message = format!("i is {at}; give a portfolio from 0 to {}", env.num_envs() - 1);
+        return Err(Failure::new(ErrorClass::Env, message));
+    }
+    let of = env.history(at, before).ok_or_else(|| {
+        let message = "this environment keeps no history; make it with record=True";
+        Failure::new(ErrorClass::Env, message)
+    })?;
+    if of.day.is_empty() {
+        let (env, message) = (at, "there was no episode before; step on until this one ends");
+        return Err(if before {
+            Failure::new(ErrorClass::Env, message)
+        } else {
+            reworded(EpisodeError::NotReset { env }.into())
+        });
+    }
+    Ok(of)
+}
+
+/// Returns what a unit of each ticker becomes that is held over a recorded episode: ``units`` and
+/// ``worth``, float64 `[S + 1, T]`.
+pub(crate) fn held_units(
+    py: Python<'_>,
+    held: HeldUnits,
+    tickers: usize,
+) -> PyResult<Bound<'_, PyDict>> {
+    let dict = PyDict::new(py);
+    for (name, numbers) in [("units", held.units), ("worth", held.worth)] {
+        let days = numbers.len() / tickers.max(1);
+        dict.set_item(name, PyArray1::from_vec(py, numbers).reshape([days, tickers])?)?;
+    }
+    Ok(dict)
 }
 
 /// Returns shares as an array: int32 if they are whole, else float64.

@@ -11,7 +11,7 @@ use crate::error::{ErrorClass, Failure};
 use crate::markets::contract::metrics::{self, StopLosses};
 use crate::markets::panel::rows::rows_of;
 use crate::markets::portfolio::details;
-use crate::markets::portfolio::episode::RecordedEpisode;
+use crate::markets::portfolio::episode::{RecordedEpisode, held_units, recorded};
 use crate::markets::portfolio::{FillRow, PortfolioBatch};
 
 #[pymethods]
@@ -190,6 +190,41 @@ impl PortfolioBatch {
         let episode =
             py.detach(|| self.env.with(|env| RecordedEpisode::of(env, at, before, words)))?;
         Ok(episode.into_dict(py)?)
+    }
+
+    /// Return what a unit of each ticker becomes that is held over a recorded episode.
+    ///
+    /// Parameters
+    /// ----------
+    /// i : int
+    ///     Number of the portfolio.
+    /// before : bool
+    ///     Return the episode before the running one.
+    ///
+    /// Returns
+    /// -------
+    /// dict
+    ///     ``units`` float64 ``[S + 1, T]`` after splits, and their ``worth`` float64
+    ///     ``[S + 1, T]`` at the last known closes with dividends invested again; 0 before a close.
+    ///
+    /// Raises
+    /// ------
+    /// EnvError
+    ///     If there is no such portfolio or episode, or nothing is recorded.
+    fn held_units<'py>(
+        &self,
+        py: Python<'py>,
+        i: usize,
+        before: bool,
+    ) -> Result<Bound<'py, PyDict>, Failure> {
+        let words = |error| self.reworded(error);
+        let held = py.detach(|| {
+            self.env.with(|env| {
+                recorded(env, i, before, words)?;
+                Ok(env.held_units(i, before).unwrap_or_default())
+            })
+        })?;
+        Ok(held_units(py, held, self.tickers.len())?)
     }
 
     /// Return the panel's numbers of some tickers on days from `first` on.
