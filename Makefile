@@ -52,7 +52,7 @@ export PYO3_PYTHON := $(abspath $(PY))
 export CARGO_HOME ?= $(HOME)/.cargo
 export VIRTUAL_ENV := $(abspath $(VENV))
 
-.PHONY: help demo test release-check check quick fuzz fuzz-lib storm soak mutants miri words cost audit test-adapters test-ray bench bench-peers bench-rust facts examples-long docs errors-page docs-links lint wheel sdist wheel-check clean
+.PHONY: help demo test release-check check quick fuzz fuzz-lib storm soak mutants miri words cost audit test-adapters test-ray test-rllib bench bench-peers bench-rust facts examples-long docs errors-page docs-links lint wheel sdist wheel-check clean
 .PHONY: lock notices notices-check tools native lint-rust lint-elsewhere lint-python test-rust test-python
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
@@ -159,6 +159,14 @@ test-ray: native ## Test shards on a Ray cluster of three nodes in this machine
 	.venv-ray/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/ray.txt
 	PYTHONPATH=pybind/python .venv-ray/bin/python -m pytest -c /dev/null \
 	  -o faulthandler_timeout=1200 -o faulthandler_exit_on_timeout=true tests/on_ray
+
+# RLlib needs a separate virtual environment, whose Gymnasium it pins, and six gigabytes of disk on
+# Linux. Takes minutes; Ray listens on the loopback interface alone.
+test-rllib: native ## Test the buffer of RLlib's algorithms
+	@[ -x .venv-rllib/bin/python ] || $(PYTHON) -m venv .venv-rllib
+	.venv-rllib/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/rllib.txt
+	PYTHONPATH=pybind/python .venv-rllib/bin/python -m pytest -c /dev/null \
+	  -o faulthandler_timeout=1200 -o faulthandler_exit_on_timeout=true tests/on_rllib
 
 # Fails if memory, open files or mappings of the surviving processes grow.
 soak: tools ## Kill and restart writers, learners and leaseholders for SOAK_SECONDS, and check for leaks
@@ -341,6 +349,8 @@ lock: $(STAMP)/venv
 	  --fork-strategy fewest --generate-hashes --no-header -c dev.txt mutants.in -o mutants.txt
 	cd requirements && ../$(VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
 	  --fork-strategy fewest --generate-hashes --no-header ray.in -o ray.txt
+	cd requirements && ../$(VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
+	  --fork-strategy fewest --generate-hashes --no-header -c ray.txt rllib.in -o rllib.txt
 
 # For maintainers, after a change of Cargo.lock: the licences of what is linked into the wheel.
 notices: tools

@@ -17,6 +17,7 @@ WITHOUT = [
     ("cleanrl", "torch", "cleanrl"),
     ("cleanrl", "gymnasium", "cleanrl"),
     ("jax", "jax", "jax"),
+    ("rllib", "ray", "rllib"),
     ("torchrl", "torch", "torchrl"),
     ("torchrl", "torchrl", "torchrl"),
 ]

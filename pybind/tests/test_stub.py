@@ -20,9 +20,12 @@ NOT_AN_API = {
 }
 """Allowed differences, with reasons."""
 
-ADAPTERS = [r"backcast\.(cleanrl|jax|ray|sb3|torch|torchrl)"]
+ADAPTERS = [r"backcast\.(cleanrl|jax|ray|rllib|sb3|torch|torchrl)"]
 """Modules whose libraries may be missing here, so that they cannot be imported."""
-THEIRS = ["h5py", "jax", "pettingzoo", "ray", "stable_baselines3", "tensordict", "torch", "torchrl"]
+THEIRS = [
+    *("h5py", "jax", "pettingzoo", "pyarrow", "ray", "stable_baselines3"),
+    *("tensordict", "torch", "torchrl"),
+]
 
 
 def test_stubs_and_annotations_of_every_module_agree_with_it(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ ALONE = {
     "errors-page": "writes a page, which a test compares with the errors",
     "test-adapters": "installs six gigabytes from the network",
     "test-ray": "installs half a gigabyte from the network, and starts many processes",
+    "test-rllib": "installs six gigabytes from the network",
     "docs-links": "needs the network",
 }
 

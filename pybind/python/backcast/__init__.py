@@ -127,6 +127,7 @@ else:
             "jax",
             "plot",
             "ray",
+            "rllib",
             "returns",
             "sb3",
             "sim",

@@ -21,6 +21,9 @@ ADAPTERS = [
 #: Pages about Ray, which `make test-ray` runs.
 ON_RAY = [ROOT / "docs" / "howto" / "ray.md"]
 
+#: The page about RLlib, which `make test-rllib` runs.
+ON_RLLIB = [ROOT / "docs" / "howto" / "rllib.md"]
+
 #: Languages of blocks, and what runs them. Blocks without a language are text.
 LANGUAGES = {
     "python": "the page's interpreter, or other blocks where the first line names a file",

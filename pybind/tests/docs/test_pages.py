@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
-from blocks import ADAPTERS, LANGUAGES, ON_RAY, PAGES, ROOT, Block, blocks_of
+from blocks import ADAPTERS, LANGUAGES, ON_RAY, ON_RLLIB, PAGES, ROOT, Block, blocks_of
 
 README = ROOT / "README.md"
 RUNS = {"python", "console"}
@@ -19,7 +19,8 @@ BLOCKS = [block for page in PAGES for block in blocks_of(page)]
 LIVE = [
     page
     for page in PAGES
-    if page not in [*ADAPTERS, *ON_RAY] and any(block.language in RUNS for block in blocks_of(page))
+    if page not in [*ADAPTERS, *ON_RAY, *ON_RLLIB]
+    and any(block.language in RUNS for block in blocks_of(page))
 ]
 
 #: Number of blocks per page that are shown and not run. A new one has to be counted here.

@@ -1,0 +1,225 @@
+"""Gives an RLlib configuration a replay buffer in a ring, and its checkpoints the buffer."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import pyarrow.fs
+from ray.rllib.algorithms.cql import CQLConfig
+from ray.rllib.algorithms.dqn import DQNConfig
+from ray.rllib.algorithms.sac import SACConfig
+from ray.rllib.connectors.connector_v2 import ConnectorV2
+
+from backcast._calls import explained
+from backcast.errors import ArgumentError
+from backcast.rllib._arrays import AddArrays
+from backcast.rllib._buffer import EpisodeReplayBuffer, check_lanes
+
+if TYPE_CHECKING:
+    from ray.rllib.algorithms.algorithm import Algorithm
+    from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+
+_Config = TypeVar("_Config", bound="AlgorithmConfig")
+
+_FOLDER = "backcast_replay_buffer"
+"""Folder of a checkpoint with the buffer."""
+_EMPTY = "empty"
+"""File in it of a buffer without a ring."""
+
+
+@explained
+def use_ring(
+    config: _Config,
+    name: str | None = None,
+    *,
+    lanes: int | None = None,
+    arrays: bool = True,
+    seed: int | None = None,
+    exist: Literal["error", "replace"] = "error",
+) -> _Config:
+    """Let DQN, SAC or TQC keep its replay buffer in a ring.
+
+    Capacity, ``alpha`` and ``beta`` are those of ``config.replay_buffer_config``; of the type
+    ``"EpisodeReplayBuffer"`` the draws are uniform. Checkpoints of the algorithm hold the buffer,
+    and an algorithm that is restored from one goes on with it.
+
+    Parameters
+    ----------
+    config : AlgorithmConfig
+        Configuration of the new API stack, which is changed. Its own callbacks and learner
+        connectors stay; call this last. A second call replaces the first.
+    name : str, optional
+        Name of the ring, so that other processes and the command line see it.
+    lanes : int, optional
+        Episodes that are open at once; by default all environments of all runners.
+    arrays : bool, default True
+        Hand whole arrays to the learner instead of an episode for each transition.
+    seed : int, optional
+        Seed of the draws; that of the configuration by default.
+    exist : {"error", "replace"}, default "error"
+        Treatment of a ring of this name that exists.
+
+    Returns
+    -------
+    AlgorithmConfig
+        The configuration.
+
+    Raises
+    ------
+    ArgumentError
+        If the algorithm is another one, of the old API stack or of several agents, or ``lanes`` or
+        ``exist`` is none of those.
+    """
+    if not isinstance(config, (DQNConfig, SACConfig)) or isinstance(config, CQLConfig):
+        raise ArgumentError(
+            f"config is a {type(config).__name__}; use_ring serves DQNConfig, SACConfig and "
+            "TQCConfig, whose algorithms have a replay buffer that can be replaced"
+        )
+    if not config.enable_env_runner_and_connector_v2:
+        raise ArgumentError("the configuration is of the old API stack; use the new one")
+    if config.is_multi_agent:
+        raise ArgumentError("the configuration has several policies; the ring holds one agent's")
+    check_lanes(lanes)
+    if exist not in ("error", "replace"):
+        raise ArgumentError(f"exist is {exist!r}; give 'error' or 'replace'")
+    given = config.callbacks_on_algorithm_init
+    others = [] if given is None else list(given) if isinstance(given, (list, tuple)) else [given]
+    # The last call on a configuration, or on a copy of it, decides.
+    others = [other for other in others if not isinstance(other, _Use)]
+    config.callbacks(on_algorithm_init=[_Use(name, lanes, arrays, seed, exist), *others])
+    connectors = config._learner_connector
+    if isinstance(connectors, _Connectors):
+        connectors = connectors.others
+    config.learners(learner_connector=_Connectors(connectors) if arrays else connectors)
+    return config
+
+
+@dataclass(frozen=True)
+class _Connectors:
+    """Learner connectors: `AddArrays`, then those of the user."""
+
+    others: Callable[..., Any] | None
+
+    def __call__(self, *spaces: Any) -> list[ConnectorV2]:
+        made = self.others(*spaces) if self.others is not None else []
+        return [
+            AddArrays(*spaces, is_required=True),
+            *([made] if isinstance(made, ConnectorV2) else made),
+        ]
+
+
+@dataclass(frozen=True)
+class _Use:
+    """Callback that gives an algorithm its buffer."""
+
+    name: str | None
+    lanes: int | None
+    arrays: bool
+    seed: int | None
+    exist: Literal["error", "replace"]
+
+    def __call__(self, *, algorithm: Algorithm, **_others: Any) -> None:
+        config = algorithm.config
+        options = config.replay_buffer_config
+        environments = max(1, config.num_env_runners) * config.num_envs_per_env_runner
+        buffer = EpisodeReplayBuffer(
+            options["capacity"],
+            name=self.name,
+            lanes=environments if self.lanes is None else self.lanes,
+            # The name by which RLlib knows its own buffer that draws uniformly.
+            alpha=None if options["type"] == "EpisodeReplayBuffer" else options.get("alpha", 1.0),
+            beta=options.get("beta", 0.0),
+            arrays=self.arrays,
+            seed=config.seed if self.seed is None else self.seed,
+            exist=self.exist,
+        )
+        before = algorithm.local_replay_buffer
+        if isinstance(before, EpisodeReplayBuffer):
+            before.close()
+        else:
+            # Callbacks of a class run earlier, and may have filled RLlib's buffer.
+            buffer.add(list(before.episodes))
+        algorithm.local_replay_buffer = buffer
+        _keep_in_checkpoints(algorithm, buffer)
+
+
+def _keep_in_checkpoints(algorithm: Algorithm, buffer: EpisodeReplayBuffer) -> None:
+    """Let an algorithm save and restore its buffer. RLlib's own does neither."""
+    save_to_path, restore_from_path = algorithm.save_to_path, algorithm.restore_from_path
+    cleanup = algorithm.cleanup
+
+    def save(path: Any = None, *given: Any, filesystem: Any = None, **named: Any) -> str:
+        saved: str = save_to_path(path, *given, filesystem=filesystem, **named)
+        _save(buffer, *_place(saved if path is None else path, filesystem))
+        return saved
+
+    def restore(path: Any, *given: Any, filesystem: Any = None, **named: Any) -> None:
+        restore_from_path(path, *given, filesystem=filesystem, **named)
+        # A component alone leaves the buffer as it is.
+        if named.get("component") is None:
+            _restore(buffer, *_place(path, filesystem))
+
+    def clean() -> None:
+        cleanup()
+        buffer.close()
+
+    algorithm.save_to_path, algorithm.restore_from_path = save, restore
+    algorithm.cleanup = clean
+
+
+def _place(path: Any, filesystem: Any) -> tuple[Any, str]:
+    """Return the file system of a checkpoint, and the folder of its buffer there."""
+    root = path.as_posix() if isinstance(path, Path) else str(path)
+    if filesystem is None:
+        filesystem, root = pyarrow.fs.FileSystem.from_uri(root)
+    return filesystem, f"{root}/{_FOLDER}"
+
+
+def _save(buffer: EpisodeReplayBuffer, target: pyarrow.fs.FileSystem, place: str) -> None:
+    """Save a buffer in a folder of a checkpoint, in the place of one that is there."""
+    if isinstance(target, pyarrow.fs.LocalFileSystem):
+        _save_here(buffer, place)
+        return
+    with tempfile.TemporaryDirectory(prefix="backcast-") as folder:
+        part = os.path.join(folder, "buffer")
+        _save_here(buffer, part)
+        if _is_folder(target, place):
+            target.delete_dir(place)
+        pyarrow.fs.copy_files(part, place, destination_filesystem=target)
+
+
+def _save_here(buffer: EpisodeReplayBuffer, place: str) -> None:
+    part = f"{place}.part"
+    shutil.rmtree(part, ignore_errors=True)
+    os.makedirs(part)
+    if buffer.ring is None:
+        Path(part, _EMPTY).touch()
+    else:
+        buffer.save(part)
+    shutil.rmtree(place, ignore_errors=True)
+    os.rename(part, place)
+
+
+def _restore(buffer: EpisodeReplayBuffer, source: pyarrow.fs.FileSystem, place: str) -> None:
+    """Load the buffer of a checkpoint. One without leaves the buffer as it is."""
+    if not _is_folder(source, place):
+        return
+    if source.get_file_info(f"{place}/{_EMPTY}").is_file:
+        buffer.clear()
+    elif isinstance(source, pyarrow.fs.LocalFileSystem):
+        buffer.load(place)
+    else:
+        with tempfile.TemporaryDirectory(prefix="backcast-") as folder:
+            pyarrow.fs.copy_files(place, folder, source_filesystem=source)
+            buffer.load(folder)
+
+
+def _is_folder(filesystem: Any, place: str) -> bool:
+    kind = filesystem.get_file_info(place).type
+    return bool(kind == pyarrow.fs.FileType.Directory)

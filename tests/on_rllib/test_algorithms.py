@@ -1,0 +1,241 @@
+"""DQN and SAC of RLlib with a buffer in a ring: they train, stop, and go on with the buffer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import backcast as bc
+import numpy as np
+import pytest
+from backcast.errors import ArgumentError
+from backcast.rllib import AddArrays, EpisodeReplayBuffer, use_ring
+from conftest import Env
+from ray.rllib.algorithms.algorithm import Algorithm
+from ray.rllib.algorithms.cql import CQLConfig
+from ray.rllib.algorithms.dqn import DQNConfig
+from ray.rllib.algorithms.ppo import PPOConfig
+from ray.rllib.algorithms.sac import SACConfig
+from ray.rllib.algorithms.tqc import TQCConfig
+from ray.rllib.callbacks.callbacks import RLlibCallback
+from ray.rllib.connectors.connector_v2 import ConnectorV2
+from ray.rllib.env.single_agent_episode import SingleAgentEpisode
+
+CONFIGS = {
+    "dqn": lambda: DQNConfig().environment("CartPole-v1").training(n_step=3),
+    "sac": lambda: (
+        SACConfig()
+        .environment("Pendulum-v1")
+        .training(replay_buffer_config={"capacity": 5_000}, n_step=(1, 4))
+    ),
+}
+
+
+def small(config: Any) -> Any:
+    return (
+        config.env_runners(num_env_runners=0, num_envs_per_env_runner=2, rollout_fragment_length=4)
+        .training(num_steps_sampled_before_learning_starts=60, train_batch_size=32)
+        .reporting(min_sample_timesteps_per_iteration=100, min_time_s_per_iteration=0)
+        .debugging(seed=3)
+    )
+
+
+def drawn(algorithm: Algorithm) -> dict[str, Any]:
+    config = algorithm.config
+    [found] = algorithm.local_replay_buffer.sample(
+        64, n_step=config.n_step, gamma=config.gamma, beta=0.4
+    )
+    return found.arrays
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_run_trains_stops_and_goes_on_with_its_buffer(
+    cluster: None, name: str, tmp_path: Path
+) -> None:
+    algorithm = use_ring(small(CONFIGS[name]()), f"rllib-{name}").build_algo()
+    try:
+        result = algorithm.train()
+        assert result["learners"]["default_policy"]["num_module_steps_trained_lifetime"] > 0
+        counts = result["replay_buffer"]
+        assert counts["num_env_steps_added_lifetime"] >= 100
+        assert counts["num_env_steps_sampled_lifetime"] > 0
+        with bc.ReplayBuffer.attach(f"rllib-{name}") as seen:
+            # The newest transition of each environment waits for its next fragment.
+            assert counts["num_env_steps_added_lifetime"] - len(seen) <= 2
+        saved = algorithm.save_to_path(tmp_path / "checkpoint")
+        before, size = drawn(algorithm), len(algorithm.local_replay_buffer)
+    finally:
+        algorithm.stop()
+    with pytest.raises(bc.errors.NotFoundError):
+        bc.ReplayBuffer.attach(f"rllib-{name}")
+    again = Algorithm.from_checkpoint(saved)
+    try:
+        assert len(again.local_replay_buffer) == size
+        after = drawn(again)
+        assert before.keys() == after.keys()
+        assert all(np.array_equal(before[key], after[key]) for key in before)
+        result = again.train()
+        added = result["replay_buffer"]["num_env_steps_added_lifetime"]
+        assert counts["num_env_steps_added_lifetime"] + 100 <= added < size + 150
+    finally:
+        again.stop()
+
+
+def test_a_dotted_name_is_enough_for_dqn(cluster: None) -> None:
+    config = small(CONFIGS["dqn"]())
+    config.training(
+        replay_buffer_config={
+            "type": "backcast.rllib.EpisodeReplayBuffer",
+            "capacity": 2_000,
+            "alpha": 0.5,
+            "beta": 0.4,
+        }
+    )
+    algorithm = config.build_algo()
+    try:
+        algorithm.train()
+        buffer = algorithm.local_replay_buffer
+        assert isinstance(buffer, EpisodeReplayBuffer)
+        assert len(buffer) >= 98
+    finally:
+        algorithm.stop()
+
+
+class Noted(ConnectorV2):
+    """A connector of a user, which looks at the batch."""
+
+    seen: list[set[str]] = []  # noqa: RUF012
+
+    def __call__(self, *, batch: dict[str, Any], **_others: Any) -> dict[str, Any]:
+        self.seen.append(set(batch))
+        return batch
+
+
+def test_arrays_make_the_train_batch_that_episodes_make(cluster: None) -> None:
+    """Draws of equal seeds, through the whole pipeline of connectors of a learner."""
+    called = []
+    batches = []
+    for arrays in (True, False):
+        config = small(CONFIGS["dqn"]())
+        config.callbacks(on_algorithm_init=lambda **_: called.append(1))
+        config.learners(learner_connector=Noted)
+        algorithm = use_ring(config, arrays=arrays, seed=11).build_algo()
+        try:
+            buffer = algorithm.local_replay_buffer
+            for env in (Env(0, 9), Env(1, 6)):
+                buffer.add(
+                    [
+                        # CartPole has four numbers.
+                        _widened(fragment)
+                        for fragment in env.fragments(40)
+                    ]
+                )
+            learner = algorithm.learner_group._learner
+            episodes = buffer.sample(64, n_step=3, gamma=0.9, beta=0.4)
+            batches.append(
+                learner._learner_connector(
+                    rl_module=learner.module, batch={}, episodes=episodes, shared_data={}
+                )["default_policy"]
+            )
+        finally:
+            algorithm.stop()
+    assert len(called) == 2
+    assert Noted.seen == [
+        {"obs", "new_obs", "actions", "rewards", "terminateds", "truncateds", "weights", "n_step"},
+        set(),
+    ]
+    ours, theirs = batches
+    assert ours.keys() == theirs.keys()
+    for key, value in ours.items():
+        assert value.shape == theirs[key].shape
+        assert value.dtype == theirs[key].dtype
+        assert np.allclose(value.numpy(), theirs[key].numpy()), key
+
+
+def _widened(fragment: Any) -> Any:
+    data = fragment.observations.data
+    fragment.observations.data = np.concatenate([data, data[:, :1]], axis=1)
+    fragment.actions.data = fragment.actions.data[:, 0].astype(np.int64) % 2
+    return fragment
+
+
+def test_arrays_without_the_connector_are_refused() -> None:
+    buffer = EpisodeReplayBuffer(100, arrays=True)
+    buffer.add(Env(0, 5).fragments(10))
+    [drawn] = buffer.sample(4)
+    with pytest.raises(ArgumentError, match="AddArrays"):
+        drawn.get_observations(slice(0, 4))
+    batch = AddArrays()(batch={}, episodes=[drawn[:2], drawn.slice(slice(2, None))])
+    [items] = batch["obs"].values()
+    assert [len(part) for part in items] == [2, 2]
+
+
+def test_callbacks_that_replace_the_ring_are_noticed(cluster: None) -> None:
+    config = use_ring(small(CONFIGS["dqn"]()))
+    config.callbacks(on_algorithm_init=lambda **_: None)
+    algorithm = config.build_algo()
+    try:
+        with pytest.raises(ArgumentError, match="call use_ring last"):
+            algorithm.train()
+    finally:
+        algorithm.stop()
+
+
+def test_variants_train(cluster: None, tmp_path: Path) -> None:
+    """Episodes of TQC, whole ones, a second call of use_ring, a prefilled buffer, no warm-up."""
+
+    class Prefills(RLlibCallback):
+        def on_algorithm_init(self, *, algorithm: Any, **_others: Any) -> None:
+            algorithm.local_replay_buffer.add(
+                SingleAgentEpisode(
+                    observations=[np.zeros(3, np.float32)] * 9,
+                    actions=[np.zeros(1, np.float32)] * 8,
+                    rewards=[0.0] * 8,
+                    truncated=True,
+                    len_lookback_buffer=0,
+                )
+            )
+
+    config = small(TQCConfig().environment("Pendulum-v1"))
+    config.training(
+        num_steps_sampled_before_learning_starts=0,
+        replay_buffer_config={"type": "EpisodeReplayBuffer", "capacity": 1_000},
+    )
+    config.callbacks(Prefills)
+    first = use_ring(config, arrays=True)
+    algorithm = use_ring(first, arrays=False).build_algo()
+    try:
+        assert len(algorithm.local_replay_buffer) == 8
+        result = algorithm.train()
+        assert len(algorithm.local_replay_buffer) >= 100
+        trained = result["learners"]["default_policy"]["module_train_batch_size_mean"]
+        assert trained == config.total_train_batch_size
+        # A buffer that is empty replaces one that was saved.
+        saved = algorithm.save_to_path(tmp_path / "checkpoint")
+        algorithm.local_replay_buffer.clear()
+        assert algorithm.save_to_path(tmp_path / "checkpoint") == saved
+        algorithm.local_replay_buffer.add(Env(0, 9).fragments(9))
+        algorithm.restore_from_path(saved)
+        assert len(algorithm.local_replay_buffer) == 0
+    finally:
+        algorithm.stop()
+
+
+def test_algorithms_without_such_a_buffer_are_refused() -> None:
+    for other in (PPOConfig, CQLConfig):
+        with pytest.raises(ArgumentError, match=other.__name__):
+            use_ring(other())
+    for options, words in (
+        ({"lanes": 0}, "lanes is 0"),
+        ({"exist": "attach"}, "exist is 'attach'"),
+    ):
+        with pytest.raises(ArgumentError, match=words):
+            use_ring(SACConfig(), **options)
+    with pytest.raises(ArgumentError, match="old API stack"):
+        use_ring(
+            DQNConfig().api_stack(
+                enable_rl_module_and_learner=False, enable_env_runner_and_connector_v2=False
+            )
+        )
+    with pytest.raises(ArgumentError, match="several policies"):
+        use_ring(SACConfig().multi_agent(policies={"a", "b"}))
