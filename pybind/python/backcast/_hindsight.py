@@ -8,6 +8,7 @@ import numpy as np
 
 from backcast._calls import explained
 from backcast._counts import number_of
+from backcast._trees import value_at
 from backcast.errors import ArgumentError, ArgumentTypeError, SampleError
 
 if TYPE_CHECKING:
@@ -114,8 +115,8 @@ class Hindsight:
             parts.append((batch["future"], batch["future_mask"]))
         for part, mask in parts:
             stored = part["reward"]
-            achieved = _column(part, f"next_{self.achieved}")
-            desired = _column(part, self.desired)
+            achieved = value_at(part, f"next_{self.achieved}")
+            desired = value_at(part, self.desired)
             rewards = _rewards(self.reward(achieved, desired, part))
             if rewards.shape != stored.shape:
                 raise SampleError(
@@ -163,10 +164,3 @@ def _fitting(
             f"of {code}; return numbers of at most {np.finfo(dtype).max}, or give the column f8"
         )
     return cast
-
-
-def _column(part: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401
-    found: Any = part
-    for key in name.split("/"):
-        found = found[key]
-    return found

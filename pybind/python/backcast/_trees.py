@@ -58,6 +58,23 @@ def leaves(tree: Any, what: str) -> list[tuple[str, Any]]:
     return found
 
 
+def flat(values: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield what nested mappings hold by its name, such as ``future/obs``: see `nested`."""
+    for key, value in values.items():
+        # A batch is a dict, a group of an HDF5 file another mapping.
+        if isinstance(value, Mapping):
+            yield from flat(value, f"{path}{key}/")
+        else:
+            yield f"{path}{key}", value
+
+
+def value_at(values: Any, name: str) -> Any:
+    """Return what nested mappings hold at a name with slashes."""
+    for part in name.split("/"):
+        values = values[part]
+    return values
+
+
 def nested(arrays: Iterable[tuple[str, Any]]) -> Any:
     """Nest named arrays in dicts, split at the slashes of their names."""
     tree: dict[str, Any] = {}

@@ -14,6 +14,7 @@ import numpy as np
 
 from backcast._calls import explained
 from backcast._native import ReplayBuffer
+from backcast._trees import flat
 from backcast.errors import ArgumentError, ArgumentTypeError, BackcastError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def from_arrays(
         )
     left_out = _names(leave_out)
     parts: dict[str, _Parts] = {}
-    for path, value in _flat(arrays):
+    for path, value in flat(arrays):
         if _is_left_out(path, left_out):
             continue
         if path in parts:
@@ -189,7 +190,7 @@ def from_hdf5(
 
 def _of_steps(file: Any, place: str, leave_out: Sequence[str]) -> dict[str, _Parts]:
     parts = {}
-    for path, data in _flat(file):
+    for path, data in flat(file):
         if _is_left_out(path, leave_out):
             continue
         if not data.shape:
@@ -208,7 +209,7 @@ def _of_episodes(
     lists: dict[str, list[NDArray[Any]]] = {}
     for name in names:
         arrays = {
-            path: data for path, data in _flat(file[name]) if not _is_left_out(path, leave_out)
+            path: data for path, data in flat(file[name]) if not _is_left_out(path, leave_out)
         }
         for wanted in ("observations", "actions", "rewards", "terminations", "truncations"):
             if not any(path.split("/")[0] == wanted for path in arrays):
@@ -263,15 +264,6 @@ def _of_episodes(
                 f'of {list(other)} in others; give leave_out=["{path}"], or write it as one kind'
             )
     return {path: _Parts.of(np.concatenate(values)) for path, values in lists.items()}
-
-
-def _flat(values: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in values.items():
-        # Groups of files are mappings too.
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{path}{key}/")
-        else:
-            yield f"{path}{key}", value
 
 
 def _names(leave_out: Sequence[str] | None) -> list[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from backcast._native import _closest_name
+from backcast._trees import flat
 from backcast.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -150,8 +151,8 @@ class _Sample:
         after = batch["future_mask"][self._i] if self.future else []
         self.there = np.concatenate([np.asarray(mask, bool), np.asarray(after, bool)])
         self.places = np.arange(len(self.there)) - (len(mask) - 1)
-        self._now = _flatten(batch)
-        self._later = _flatten(batch["future"]) if self.future else {}
+        self._now = dict(flat({name: batch[name] for name in batch if name != "future"}))
+        self._later = dict(flat(batch["future"])) if self.future else {}
         self.arrays = {name: rows for name, rows in self._now.items() if self._is_column(name)}
         ends = self.flags("terminated") | self.flags("truncated")
         self.ended = int(np.flatnonzero(ends)[-1]) if ends.any() else None
@@ -269,18 +270,6 @@ def _within(name: str, value: int, size: int, what: str) -> int:
     if not 0 <= value < size:
         raise ArgumentError(f"{name} is {value}, but there are {size} {what}; give 0 to {size - 1}")
     return value
-
-
-def _flatten(nested: Mapping[str, Any], parent: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in nested.items():
-        if name == "future" and not parent:
-            continue
-        if isinstance(value, dict):
-            flat |= _flatten(value, f"{parent}{name}/")
-        else:
-            flat[f"{parent}{name}"] = value
-    return flat
 
 
 def _names(names: Mapping[str, Any]) -> str:

@@ -5,11 +5,13 @@ Windows of ``obs`` and ``next_obs`` are views of one array, which is sent once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from backcast._trees import flat, nested
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,8 +25,8 @@ class Column:
 
     Parameters
     ----------
-    path : tuple of str
-        Keys that lead to it.
+    name : str
+        Its name, with ``/`` between the keys that lead to it.
     dtype : dtype
         Its dtype.
     shape : tuple of int
@@ -37,7 +39,7 @@ class Column:
         Byte of an item's part of the memory at which it begins.
     """
 
-    path: tuple[str, ...]
+    name: str
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -70,13 +72,8 @@ class Packed:
 
     def batch(self) -> dict[str, Any]:
         """Return the items as nested arrays, which are views of the memories."""
-        found: dict[str, Any] = {}
-        for column in self.columns:
-            *above, last = column.path
-            inner = found
-            for key in above:
-                inner = inner.setdefault(key, {})
-            inner[last] = self._array(column)
+        arrays = ((column.name, self._array(column)) for column in self.columns)
+        found: dict[str, Any] = nested(arrays)
         return found
 
     def _array(self, column: Column) -> NDArray[Any]:
@@ -115,17 +112,17 @@ def pack(batch: Mapping[str, Any], parts: int) -> list[Packed]:
     list of Packed
         As many as ``parts``; the last ones may have no items.
     """
-    arrays = list(_leaves(batch, ()))
+    arrays = [(name, _forward(value)) for name, value in flat(batch)]
     items = len(arrays[0][1])
     groups = _memories([array for _, array in arrays])
     columns: list[Column | None] = [None] * len(arrays)
     bounds = []
     for number, (members, begin, end) in enumerate(groups):
         for member in members:
-            path, array = arrays[member]
+            name, array = arrays[member]
             offset = _bounds(array)[0] - begin
             columns[member] = Column(
-                path, array.dtype, array.shape[1:], array.strides, number, offset
+                name, array.dtype, array.shape[1:], array.strides, number, offset
             )
         stride = abs(arrays[members[0]][1].strides[0])
         bounds.append((members, begin, end, stride))
@@ -145,17 +142,11 @@ def pack(batch: Mapping[str, Any], parts: int) -> list[Packed]:
     return made
 
 
-def _leaves(
-    batch: Mapping[str, Any], above: tuple[str, ...]
-) -> Iterator[tuple[tuple[str, ...], NDArray[Any]]]:
-    for key, value in batch.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, (*above, key))
-        else:
-            array = np.asarray(value)
-            # Negative strides do not occur, and items without bytes share no memory.
-            whole = all(stride > 0 for stride in array.strides) and array.size
-            yield (*above, key), array if whole else np.ascontiguousarray(array)
+def _forward(value: Any) -> NDArray[Any]:
+    array = np.asarray(value)
+    # Negative strides do not occur, and items without bytes share no memory.
+    whole = all(stride > 0 for stride in array.strides) and array.size
+    return array if whole else np.ascontiguousarray(array)
 
 
 def _bounds(array: NDArray[Any]) -> tuple[int, int]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from backcast import Batch
 from backcast._calls import levels_up
+from backcast._trees import flat, nested
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -56,18 +57,16 @@ class Pool:
 
     def _batch(
         self,
-        fields: list[tuple[tuple[str, ...], NDArray[Any], int]],
+        fields: list[tuple[str, NDArray[Any], int]],
         memory: NDArray[np.uint8],
         place: int,
         size: int,
     ) -> PoolBatch:
-        batch = PoolBatch()
-        for path, like, offset in fields:
-            inner: dict[str, Any] = batch
-            for group in path[:-1]:
-                inner = inner.setdefault(group, {})
-            start = place * size + offset
-            inner[path[-1]] = np.ndarray(like.shape, like.dtype, memory[start:].data)
+        arrays = (
+            (name, np.ndarray(like.shape, like.dtype, memory[place * size + offset :].data))
+            for name, like, offset in fields
+        )
+        batch = PoolBatch(nested(arrays))
         # A reference to the pool itself would be a cycle, which ends at some later time.
         batch.pool = weakref.proxy(self)
         batch.place = place
@@ -129,21 +128,11 @@ def _release(
     release()
 
 
-def _layout(blank: Batch) -> tuple[list[tuple[tuple[str, ...], NDArray[Any], int]], int]:
-    """Return path, array to be like, and offset of each array of a batch; and its whole size."""
+def _layout(blank: Batch) -> tuple[list[tuple[str, NDArray[Any], int]], int]:
+    """Return name, array to be like, and offset of each array of a batch; and its whole size."""
     fields = []
     size = 0
-    for path, array in _arrays(blank, ()):
-        fields.append((path, array, size))
+    for name, array in flat(blank):
+        fields.append((name, array, size))
         size += -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT
     return fields, size
-
-
-def _arrays(
-    values: dict[str, Any], path: tuple[str, ...]
-) -> Iterator[tuple[tuple[str, ...], NDArray[Any]]]:
-    for key, value in values.items():
-        if isinstance(value, dict):
-            yield from _arrays(value, (*path, key))
-        else:
-            yield (*path, key), value

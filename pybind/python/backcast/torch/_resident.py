@@ -10,9 +10,10 @@ import torch
 from backcast import Batch, ReplayBuffer
 from backcast._calls import explained
 from backcast._counts import count_of
+from backcast._trees import flat, nested
 from backcast.errors import ArgumentError, ArgumentTypeError, LappedError, SampleError
 from backcast.torch._conversion import Conversion, check_float_obs
-from backcast.torch._resident_tables import RowMap, Table, WindowRows, flat, nested, room_for
+from backcast.torch._resident_tables import RowMap, Table, WindowRows, room_for
 from backcast.torch._tensors import device_of
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ class Resident:
                     f"the ring has {len(index)} transitions, and none with whole windows to draw; "
                     "append more, or ask for shorter windows"
                 )
-            template = flat(like.gather(index[drawable][:1]))
+            template = dict(flat(like.gather(index[drawable][:1])))
         self._rows = RowMap(index, self._device)
         self._windows = WindowRows(
             self._rows,
@@ -220,11 +221,11 @@ class Resident:
                 found[path] = getattr(windows, kind)
             else:
                 found[path] = self._tables[source].at(windows.rows[kind])
-        return self._convert.of_tensors(nested(found))
+        return self._convert.of_tensors(nested(found.items()))
 
     def _copy(self, sampler: Any, index: NDArray[np.int64]) -> None:
         """Copy the rows of all columns to the device, from a sampler without windows."""
-        one = flat(sampler.gather(index[:1]))
+        one = dict(flat(sampler.gather(index[:1])))
         sources = {source for _, source in self._fields.values() if source}
         shapes = {source: (one[source].shape[1:], one[source].dtype) for source in sources}
         rows = self._rows.count
@@ -241,7 +242,7 @@ class Resident:
         many = max(1, _CHUNK_BYTES // width)
         for start in range(0, len(index), many):
             part = index[start : start + many]
-            batch = flat(sampler.gather(part))
+            batch = dict(flat(sampler.gather(part)))
             at = self._rows.numbers(part)
             for source, table in self._tables.items():
                 if f"next_{source}" in batch:

@@ -203,26 +203,3 @@ def _shown(size: int) -> str:
         if size >= 1 << bits:
             return f"{size / (1 << bits):.1f} {unit}"
     return f"{size} B"
-
-
-def flat(values: dict[str, Any], path: str = "") -> dict[str, Any]:
-    """Return the entries of nested dicts by their paths, such as ``future/obs``."""
-    found: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, dict):
-            found |= flat(value, f"{path}{key}/")
-        else:
-            found[path + key] = value
-    return found
-
-
-def nested(entries: dict[str, Any]) -> dict[str, Any]:
-    """Return entries by paths as nested dicts."""
-    found: dict[str, Any] = {}
-    for path, value in entries.items():
-        *groups, name = path.split("/")
-        inner = found
-        for group in groups:
-            inner = inner.setdefault(group, {})
-        inner[name] = value
-    return found
