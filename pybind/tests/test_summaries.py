@@ -133,10 +133,75 @@ def test_returns_of_bfloat16_rewards_are_no_sums_of_bits(monkeypatch: pytest.Mon
             reward = np.uint16(0x3F80)
             writer.append(obs=t, reward=reward, terminated=t == 3, truncated=False, final_obs=9)
     # Arrays have the bits where `ml_dtypes` is not installed.
-    rows = buf.rows(0, 0, 4)
+    rows = buf.rows(0, 0, 5)
     bits = {**rows, "reward": rows["reward"].view(np.uint16)}
     monkeypatch.setattr(summaries, "_chunks", lambda *_: iter([(bits, 0)]))
     assert float(summarize(buf).returns.mean) == 4.0
+
+
+def append(writer: bc.Writer, count: int, *, ends: bool = True, cut: bool = False) -> None:
+    """Append the steps of an episode, each with the reward 1. Then end it, cut it, or neither."""
+    for t in range(count):
+        last = t == count - 1
+        after = -1 if cut and last else t + 1
+        writer.append(obs=t, reward=1, next_obs=after, terminated=ends and last, truncated=False)
+
+
+@pytest.mark.parametrize("chunk", [1, 1 << 22])
+@pytest.mark.parametrize("end", ["ends", "goes on", "is cut", "is killed"])
+def test_parts_of_episodes_are_left_out_and_counted(
+    chunk: int, end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(summaries, "_CHUNK", chunk)
+    buf = bc.ReplayBuffer.create(None, {"obs": "f4", "reward": "f4"}, capacity=100)
+    with buf.writer() as writer:
+        append(writer, 3)
+        append(writer, 5, ends=False, cut=True)  # The next observation is another one.
+        append(writer, 7)  # May be the rest of the one that was cut.
+        append(writer, 4)
+        append(writer, 6, ends=end == "ends", cut=end == "is cut")
+        if end == "is killed":
+            writer.restart()
+            append(writer, 2)  # Begins with a GAP after no end.
+        found = summarize(buf)
+    whole = [3, 4, 6] if end == "ends" else [3, 4]
+    assert found.lengths.count == found.returns.count == len(whole)
+    assert (float(found.lengths.min), float(found.lengths.max)) == (min(whole), max(whole))
+    assert float(found.returns.mean) == pytest.approx(sum(whole) / len(whole))
+    parts = {"ends": 2, "goes on": 3, "is cut": 3, "is killed": 4}
+    assert found.episodes_left_out == parts[end]
+    assert found.rows == sum([3, 5, 7, 4, 6]) + (2 if end == "is killed" else 0)
+    assert (found + found).episodes_left_out == 2 * parts[end]
+
+
+def test_episodes_that_began_before_the_oldest_row_are_left_out() -> None:
+    buf = bc.ReplayBuffer.create(None, {"obs": "f4", "reward": "f4"}, capacity=64)
+    with buf.writer() as writer:
+        for _ in range(30):
+            append(writer, 4)
+    low, _ = buf.lane_span(0)
+    begins_inside = int(buf.rows(0, low, 1)["t"][0]) != 0
+    found = summarize(buf)
+    assert begins_inside
+    assert found.episodes_left_out == 1
+    assert (float(found.lengths.min), float(found.lengths.max)) == (4, 4)
+
+
+def test_an_episode_with_lost_rows_is_left_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    buf = bc.ReplayBuffer.create(None, {"obs": "f4", "reward": "f4"}, capacity=100)
+    with buf.writer() as writer:
+        append(writer, 6)
+        append(writer, 3)
+    rows = buf.rows(0, 0, 11)
+
+    def part(start: int, stop: int) -> dict[str, Any]:
+        return {name: values[start:stop] for name, values in rows.items()}
+
+    lost = [(part(0, 2), 0), (None, 2), (part(4, 11), 0)]
+    monkeypatch.setattr(summaries, "_chunks", lambda *_: iter(lost))
+    found = summarize(buf)
+    assert (found.episodes_left_out, found.rows_lapped, found.lengths.count) == (1, 2, 1)
+    assert float(found.returns.mean) == 3
 
 
 def test_nan_is_not_hidden() -> None:

@@ -17,6 +17,7 @@ import numpy as np
 from backcast._calls import explained
 from backcast._counts import whole_of
 from backcast._native import ReplayBuffer
+from backcast._trees import value_at
 from backcast.errors import ArgumentError, ArgumentTypeError, ColumnError, LappedError, SampleError
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Moments", "Summary", "summarize"]
 
-_TERMINATED, _TRUNCATED, _FINAL = 1, 2, 4
+_TERMINATED, _TRUNCATED, _FINAL, _GAP = 1, 2, 4, 8
 # Bytes of rows that are read at a time.
 _CHUNK = 1 << 22
 
@@ -134,6 +135,9 @@ class Summary:
         Rows that were counted.
     rows_lapped : int
         Rows that writers overwrote, or that were dropped, before they were read.
+    episodes_left_out : int
+        Episodes of which rows were counted, and which are not whole: their beginning was
+        overwritten or dropped, they were cut, or they go on.
     """
 
     columns: dict[str, Moments]
@@ -141,6 +145,7 @@ class Summary:
     lengths: Moments
     rows: int = 0
     rows_lapped: int = 0
+    episodes_left_out: int = 0
 
     def __add__(self, other: Summary) -> Summary:
         """Return the summary of the rows of both."""
@@ -158,6 +163,7 @@ class Summary:
             self.lengths + other.lengths,
             self.rows + other.rows,
             self.rows_lapped + other.rows_lapped,
+            self.episodes_left_out + other.episodes_left_out,
         )
 
 
@@ -174,6 +180,10 @@ def summarize(
     torn row is counted. The rows are those that are readable when the call begins, without FINAL
     rows: observations on which there was an action, and what it led to. A row that a writer
     overwrites meanwhile is not counted, nor is its episode.
+
+    An episode is whole, as for :class:`Episode`, if it begins at step 0 and ends with a FINAL row
+    after a transition that is terminated or truncated. If it begins with a GAP, the episode before
+    it must have ended so too: it may be the rest of one that was cut.
 
     Parameters
     ----------
@@ -251,14 +261,15 @@ def _of_lane(buf: ReplayBuffer, lane: int, span: tuple[int, int], codes: dict[st
         steps = (rows["flags"] & _FINAL) == 0
         counted += int(steps.sum())
         for name, code in codes.items():
-            parts[name].append(Moments.of(_floats(_nested(rows, name), code)[steps]))
+            parts[name].append(Moments.of(_floats(value_at(rows, name), code)[steps]))
         episodes.add(rows, _floats(rows["reward"], reward_code) if has_rewards else None)
     merged = {name: reduce(lambda a, b: a + b, of) for name, of in parts.items() if of}
     for name in codes:
         shape = buf.schema.columns[name][1]
         merged.setdefault(name, Moments.of(np.zeros((0, *shape))))
     returns = Moments.of(episodes.returns if has_rewards else [])
-    return Summary(merged, returns, Moments.of(episodes.lengths), counted, lapped)
+    lengths = Moments.of(episodes.lengths)
+    return Summary(merged, returns, lengths, counted, lapped, episodes.left_out)
 
 
 def _chunks(
@@ -290,35 +301,54 @@ class _Episodes:
 
     returns: list[float] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)
-    # The episode that goes on behind the last chunk, if its first row was read.
+    # Episodes with a transition of which rows are missing. That of the newest row may go on.
+    left_out: int = 0
+    # The episode of the row before, and whether all its rows up to there were read.
     _number: int | None = None
+    _is_whole: bool = False
+    _has_ended: bool = False
     _sum: float = 0.0
     _steps: int = 0
+    # Whether the episode before ended with a FINAL row after its last transition.
+    _follows_end: bool = False
 
     def forget(self) -> None:
-        """Forget the episode that goes on, because rows of it are missing."""
-        self._number = None
+        """Forget that the rows after lost ones continue any."""
+        self._is_whole = self._follows_end = False
 
     def add(self, rows: dict[str, Any], rewards: NDArray[np.float64] | None) -> None:
         """Count the episodes that end in a chunk."""
         episode, flags = rows["episode"], rows["flags"]
         steps = (flags & _FINAL) == 0
+        ends = (flags & (_TERMINATED | _TRUNCATED)) != 0
         first = np.flatnonzero(np.r_[True, episode[1:] != episode[:-1]])
         bounds = [*first.tolist(), len(episode)]
         values = np.zeros(len(episode)) if rewards is None else np.where(steps, rewards, 0.0)
         for begin, end in itertools.pairwise(bounds):
             number = int(episode[begin])
-            if rows["t"][begin] == 0:
-                self._number, self._sum, self._steps = number, 0.0, 0
+            inner = begin
             if number != self._number:
-                self._number = None
-                continue
+                is_cut = bool(flags[begin] & _GAP) and not self._follows_end
+                self._is_whole = bool(rows["t"][begin] == 0) and not is_cut
+                self._begin(number)
+                inner += 1
+            self._is_whole &= not (flags[inner:end] & _GAP).any()
+            if not self._steps and steps[begin:end].any():
+                # Counted as left out until it has ended.
+                self.left_out += 1
             self._sum += float(values[begin:end].sum())
             self._steps += int(steps[begin:end].sum())
-            if (flags[begin:end] & (_TERMINATED | _TRUNCATED)).any():
+            self._has_ended |= bool(ends[begin:end].any())
+            self._follows_end = self._has_ended and not steps[end - 1]
+            if self._follows_end and self._is_whole:
                 self.returns.append(self._sum)
                 self.lengths.append(self._steps)
-                self._number = None
+                self.left_out -= 1
+                self._is_whole = False
+
+    def _begin(self, number: int) -> None:
+        self._number, self._has_ended = number, False
+        self._sum, self._steps = 0.0, 0
 
 
 def _lane_of(value: object, buf: ReplayBuffer) -> int:
@@ -327,12 +357,6 @@ def _lane_of(value: object, buf: ReplayBuffer) -> int:
     if not 0 <= lane < buf.lanes:
         raise ArgumentError(f"a lane is {lane}; give {wanted}")
     return lane
-
-
-def _nested(values: Any, path: str) -> Any:  # noqa: ANN401
-    for part in path.split("/"):
-        values = values[part]
-    return values
 
 
 def _floats(values: Any, code: str) -> NDArray[np.float64]:  # noqa: ANN401
