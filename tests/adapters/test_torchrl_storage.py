@@ -336,8 +336,9 @@ def test_a_cleared_ring_empties_the_storage() -> None:
     ours = buffer(size=20)
     ours.extend(steps(0, 20))
     ours.storage.ring.clear()
-    # The newest row is no transition, so it is not dropped.
-    assert len(ours) <= 1
+    assert len(ours) == 0
+    with pytest.raises(bc.errors.SampleError, match="the storage is empty"):
+        ours.storage.get(0)
 
 
 @pytest.mark.parametrize("read", [True, False])

@@ -10,6 +10,7 @@ import torch
 from tensordict import TensorDict, TensorDictBase, is_tensor_collection
 from torchrl.data.replay_buffers import ReplayBuffer
 
+from backcast._trees import nested
 from backcast.errors import ArgumentError, ArgumentTypeError, SampleError
 
 if TYPE_CHECKING:
@@ -34,24 +35,13 @@ def tensordict_of(data: Any) -> TensorDictBase:
     return data
 
 
-def nested_dict(columns: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for path, value in columns.items():
-        *folders, name = path.split("/")
-        at = found
-        for folder in folders:
-            at = at.setdefault(folder, {})
-        at[name] = value
-    return found
-
-
 def clones_of(element: TensorDictBase, layout: Layout) -> dict[Key, torch.Tensor]:
     """Return copies of the tensors of one element by key."""
     return {key: element.get(key).detach().cpu().clone() for key in layout.keys}
 
 
 def as_tensordict(tensors: dict[Key, torch.Tensor], count: int) -> TensorDict:
-    return TensorDict(nested_dict({"/".join(key): value for key, value in tensors.items()}), count)
+    return TensorDict(nested(("/".join(key), value) for key, value in tensors.items()), count)
 
 
 def gathered(

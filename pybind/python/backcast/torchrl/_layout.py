@@ -9,7 +9,7 @@ column             key
 ``reward``         ``("next", "reward")``, one number of shape ``(1,)`` in TensorDicts
 ``next/x``         ``("next", "x")``, where ``x`` is no key at the root
 ``root/x``         ``x``, where a ring has another use for the name ``x``
-``torchrl/of_N``   number of the element in a storage of ``N`` elements; no key
+``torchrl/of_N``   position of the element in a storage of ``N`` elements; no key
 other              the key of that name, ``a/b`` for ``("a", "b")``
 =================  =====================================================================
 """
@@ -24,6 +24,7 @@ import torch
 from tensordict import TensorDictBase, is_leaf_nontensor
 
 import backcast as bc
+from backcast._trees import value_at
 from backcast.errors import AppendError, ArgumentError, ArgumentTypeError, SchemaError
 from backcast.torch._tensors import tensor_of
 
@@ -36,7 +37,7 @@ Key: TypeAlias = tuple[str, ...]
 
 #: Keys below ``next`` that end an episode.
 ENDS = ("done", "terminated", "truncated")
-_NUMBER = "torchrl/of_"
+_POSITION = "torchrl/of_"
 # First parts of names that say something else than the key.
 _TAKEN = frozenset({"next", "obs", "reward", "root", "torchrl"})
 # Keys that TorchRL adds to TensorDicts, stored or drawn.
@@ -90,7 +91,7 @@ class Layout:
     def __init__(self, leaves: Iterable[Leaf], max_size: int) -> None:
         self.leaves = tuple(leaves)
         self.max_size = max_size
-        self.number = f"{_NUMBER}{max_size}"
+        self.position = f"{_POSITION}{max_size}"
         self._by_key = {
             key: (leaf, is_next)
             for leaf in self.leaves
@@ -140,13 +141,13 @@ class Layout:
     def in_schema(cls, schema: bc.Schema, max_size: int | None, name: str) -> Layout:
         """Return the layout of a ring that a storage made."""
         columns = schema.columns
-        number = next((column for column in columns if column.startswith(_NUMBER)), None)
-        if number is None:
+        position = next((column for column in columns if column.startswith(_POSITION)), None)
+        if position is None:
             raise ArgumentError(
                 f"ring `{name}` was not made by a Storage, so its rows have no positions; draw "
                 "from it with backcast.torchrl.Sampler(buf), or give the storage another name"
             )
-        made_for = int(number.removeprefix(_NUMBER))
+        made_for = int(position.removeprefix(_POSITION))
         if max_size not in (None, made_for):
             raise ArgumentError(
                 f"max_size is {max_size}, but the storage in ring `{name}` was made for "
@@ -154,7 +155,7 @@ class Layout:
             )
         leaves = []
         for column, (code, shape, role) in columns.items():
-            if column != number:
+            if column != position:
                 root, following = keys_of(column, role)
                 if column == "reward" and role == "step":
                     shape = (1,)
@@ -163,8 +164,8 @@ class Layout:
 
     @property
     def schema(self) -> bc.Schema:
-        """Schema of the ring, with the number of each element as an observation."""
-        columns: dict[str, Any] = {self.number: ("i8", (), "obs")}
+        """Schema of the ring, with the position of each element as an observation."""
+        columns: dict[str, Any] = {self.position: ("i8", (), "obs")}
         for leaf in self.leaves:
             columns[leaf.column] = (leaf.code, leaf.stored_shape, "obs" if leaf.is_obs else "step")
         return bc.Schema(columns)
@@ -256,20 +257,13 @@ def keys_of(column: str, role: str) -> tuple[Key | None, Key | None]:
     return key, ("next", *key) if role == "obs" else None
 
 
-def is_number(column: str) -> bool:
-    """Return whether a column numbers the elements of a storage."""
-    return column.startswith(_NUMBER)
-
-
-def nested(values: Any, path: str) -> Any:
-    """Return the value at a path with ``/`` in nested dicts."""
-    for part in path.split("/"):
-        values = values[part]
-    return values
+def is_position(column: str) -> bool:
+    """Return whether a column has the positions of a storage's elements."""
+    return column.startswith(_POSITION)
 
 
 def _tensor(batch: bc.Batch, column: str, code: str) -> torch.Tensor:
-    value = tensor_of(nested(batch, column))
+    value = tensor_of(value_at(batch, column))
     # Where `ml_dtypes` is not installed, arrays have the bits as uint16.
     return value.view(torch.bfloat16) if code == "bfloat16" else value
 

@@ -12,7 +12,7 @@ import backcast as bc
 from backcast._calls import explained
 from backcast.errors import ArgumentError, ArgumentTypeError
 from backcast.torch._tensors import array_of, device_of, tensor_of
-from backcast.torchrl._layout import ENDS, Key, is_number, keys_of
+from backcast.torchrl._layout import ENDS, Key, is_position, keys_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -163,7 +163,7 @@ class Sampler:
         """Plan the keys, and return the columns to draw, or None for all."""
         schema = buf.schema.columns
         # Ends are those of the ring, which n-step returns know of too.
-        hidden = {name for name in schema if is_number(name)}
+        hidden = {name for name in schema if is_position(name)}
         hidden |= {f"next/{end}" for end in ENDS} & schema.keys()
         wanted = [name for name in (schema if chosen is None else chosen) if name not in hidden]
         names = [name for name in wanted if name in schema]

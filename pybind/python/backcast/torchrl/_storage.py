@@ -16,13 +16,13 @@ from torchrl.data.replay_buffers.storages import Storage as TorchRLStorage
 import backcast as bc
 from backcast._calls import explained
 from backcast._counts import count_of
+from backcast._trees import nested
 from backcast.errors import ArgumentError, ArgumentTypeError, LappedError, SampleError
 from backcast.torchrl._elements import (
     as_tensordict,
     chosen,
     clones_of,
     gathered,
-    nested_dict,
     positions_of,
     refuse_assignment,
     tensordict_of,
@@ -233,7 +233,7 @@ class Storage(TensorStorage):
 
     def _open(self, ring: bc.ReplayBuffer, layout: Layout) -> None:
         self._ring, self._layout = ring, layout
-        self._places = Places(ring, self.max_size, layout.number)
+        self._places = Places(ring, self.max_size, layout.position)
         self._places.refresh()
         # Copies, because samples are changed in place by transforms.
         self._reader = ring.sampler(seed=0, copy=True)
@@ -255,11 +255,11 @@ class Storage(TensorStorage):
     @property
     def _found(self) -> Places | None:
         """Places of all elements that are stored by now."""
-        before = None if self._places is None else self._places.next_number
+        before = None if self._places is None else self._places.next_position
         places = self._refresh()
         # Another process stored or cleared. A shared cursor moves while others store.
-        if places is not None and before not in (None, places.next_number) and not self.shared:
-            self._set_cursors(places.next_number % self.max_size)
+        if places is not None and before not in (None, places.next_position) and not self.shared:
+            self._set_cursors(places.next_position)
         return places
 
     def _refresh(self) -> Places | None:
@@ -335,16 +335,16 @@ class Storage(TensorStorage):
         with self._writing(layout) as writer:
             places = self._refresh()
             assert places is not None
-            numbers = places.numbers(positions)
-            columns[layout.number] = numbers
-            following[layout.number] = numbers + 1
+            places.check(positions)
+            columns[layout.position] = positions
+            following[layout.position] = (positions + 1) % self.max_size
             index = writer.extend(
                 terminated=ends[0],
                 truncated=ends[1],
-                next_obs=nested_dict(following),
-                **nested_dict(columns),
+                next_obs=nested(following.items()),
+                **nested(columns.items()),
             )
-            places.add(numbers, index[:, 0])
+            places.add(positions, index[:, 0])
             at = int(places.index[positions[-1]])
             unfinished = not (self.shared or ends[0][-1] or ends[1][-1])
             element = data if single else data[-1]
@@ -363,7 +363,7 @@ class Storage(TensorStorage):
     def _align_writers(self) -> None:
         """Set the cursors of attached buffers to the position after the newest element."""
         places = self._found
-        self._set_cursors(0 if places is None else places.next_number % self.max_size)
+        self._set_cursors(0 if places is None else places.next_position)
 
     def _set_cursors(self, cursor: int) -> None:
         for buffer in self._attached_entities:
@@ -463,7 +463,7 @@ class Storage(TensorStorage):
         self._pending = None
         self.ring.clear()
         places.refresh()
-        places.forget()
+        places.begin_at(0)
 
     # Methods that TorchRL's samplers and writers call.
 
@@ -518,7 +518,7 @@ class Storage(TensorStorage):
         places = self._found
         if places is None:
             return 0
-        revision: int = sum(self.ring.lane_span(0)) + places.next_number
+        revision: int = sum(self.ring.lane_span(0))
         return revision
 
     def _bump_mutation_revision(self) -> NoReturn:
@@ -568,7 +568,7 @@ class Storage(TensorStorage):
         if self._ring is None:
             self._create(layout)
         assert self._places is not None
-        self._places.skip_to(self._places.next_number + position)
+        self._places.begin_at(position)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the settings: another process attaches by the name.
