@@ -8,6 +8,7 @@ import backcast as bc
 import numpy as np
 import pytest
 from backcast import datasets
+from backcast._trees import flat
 
 h5py = pytest.importorskip(
     "h5py", reason="h5py is not installed: pip install -r requirements/adapters.txt"
@@ -96,6 +97,32 @@ def minari(path: Path, *, nested: bool) -> list[dict[str, Any]]:
                 group[name] = value
             episodes.append(values | {"seen": seen})
     return episodes
+
+
+def test_a_minari_file_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more is read at a time than a part of one episode."""
+    monkeypatch.setattr(datasets, "_CHUNK", 8)
+    read: list[int] = []
+    get = h5py.Dataset.__getitem__
+
+    def counted(data: Any, key: Any) -> Any:
+        values = get(data, key)
+        read.append(np.size(values))
+        return values
+
+    minari(tmp_path / "main_data.hdf5", nested=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(h5py.Dataset, "__getitem__", counted)
+        parts = datasets.from_hdf5(tmp_path / "main_data.hdf5")
+    monkeypatch.undo()
+    whole = datasets.from_hdf5(tmp_path / "main_data.hdf5")
+    # Flags are read whole, to be checked.
+    assert max(read) <= max(8, *LENGTHS)
+    assert parts.lane_span(0) == whole.lane_span(0)
+    found, expected = (dict(flat(buf.rows(0, *buf.lane_span(0)))) for buf in (parts, whole))
+    assert found.keys() == expected.keys()
+    for name, values in found.items():
+        np.testing.assert_array_equal(values, expected[name])
 
 
 @pytest.mark.parametrize("nested", [False, True])

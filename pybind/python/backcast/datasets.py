@@ -5,10 +5,11 @@ The files need h5py (``pip install 'backcast[hdf5]'``); ``import backcast`` alon
 
 from __future__ import annotations
 
+import math
 import os
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -30,24 +31,33 @@ _CHUNK = 1 << 20
 _Read = Callable[[int, int], Any]
 
 
-class _Parts:
-    """One array, in parts along its first axis."""
+class _Piece(NamedTuple):
+    """Rows of one array, in memory or in a file."""
 
-    def __init__(
-        self, rows: int, shape: tuple[int, ...], dtype: np.dtype[Any], read: _Read
-    ) -> None:
-        self.rows, self.shape, self.dtype = rows, shape, dtype
-        self._read = read
+    rows: int
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    read: _Read
 
     @classmethod
-    def of(cls, array: Any) -> _Parts:
-        """Return the parts of an array in memory or in a file."""
+    def of(cls, array: Any) -> _Piece:
+        """Return all rows of an array."""
         return cls(len(array), array.shape[1:], array.dtype, lambda start, stop: array[start:stop])
 
+
+class _Parts:
+    """One array of pieces one after the other, to be read in parts along its first axis."""
+
+    def __init__(self, pieces: Sequence[_Piece]) -> None:
+        self.rows = sum(piece.rows for piece in pieces)
+        self.shape, self.dtype = pieces[0].shape, pieces[0].dtype
+        self._pieces = pieces
+
     def __iter__(self) -> Iterator[NDArray[Any]]:
-        step = max(1, _CHUNK // max(1, int(np.prod(self.shape))))
-        for start in range(0, self.rows, step):
-            yield np.ascontiguousarray(self._read(start, min(start + step, self.rows)))
+        step = max(1, _CHUNK // max(1, math.prod(self.shape)))
+        for piece in self._pieces:
+            for start in range(0, piece.rows, step):
+                yield np.ascontiguousarray(piece.read(start, min(start + step, piece.rows)))
 
 
 @explained
@@ -116,7 +126,7 @@ def from_arrays(
             raise ArgumentError(
                 f"arrays: `{path}` is there twice, as a name and in a nested dict; give one of them"
             )
-        parts[path] = _Parts.of(_array_of(value, path))
+        parts[path] = _Parts([_Piece.of(_array_of(value, path))])
     options = {"capacity": capacity, "exist": exist, "persistent": persistent, "dir": dir}
     return _imported(parts, "arrays", name, options)
 
@@ -159,7 +169,9 @@ def from_hdf5(
 
     Notes
     -----
-    The file is read in parts, into memory beside the ring: the call takes twice the data's size.
+    The file is read in parts. Beside the ring its arrays stand in memory twice until the import
+    ends: the call takes three times the data's size, and up to five times that of a Minari file,
+    whose observations are also those that follow.
     Values below ``infos`` become columns of a step; Minari's last one of each episode is left out.
     """
     try:
@@ -197,7 +209,7 @@ def _of_steps(file: Any, place: str, leave_out: Sequence[str]) -> dict[str, _Par
             raise ArgumentError(
                 f'{place}: `{path}` is a single value; give leave_out=["{path}"] if it is no data'
             )
-        parts[path] = _Parts.of(data)
+        parts[path] = _Parts([_Piece.of(data)])
     return parts
 
 
@@ -206,7 +218,7 @@ def _of_episodes(
 ) -> dict[str, _Parts]:
     """Return the steps of Minari's episodes, one after the other."""
     names = sorted(names, key=lambda name: int(name.removeprefix("episode_")))
-    lists: dict[str, list[NDArray[Any]]] = {}
+    lists: dict[str, list[_Piece]] = {}
     for name in names:
         arrays = {
             path: data for path, data in flat(file[name]) if not _is_left_out(path, leave_out)
@@ -236,34 +248,48 @@ def _of_episodes(
                     f'rewards: {steps + is_seen} are needed; give leave_out=["{path}"] if it is '
                     "no data of steps"
                 )
-            values = data[:]
-            found[path] = values[:steps]
+            found[path] = _rows_in(file, f"{name}/{path}", 0, steps)
             if top == "observations":
-                found[f"next_observations/{below}" if below else "next_observations"] = values[1:]
-        for flags in ("terminations", "truncations"):
-            _check_flags(found[flags], flags, f"{place}: {name}")
-        truncated = np.array(found["truncations"], bool)
-        truncated[-1] |= not found["terminations"][-1]
-        found["truncations"] = truncated
+                after = f"next_observations/{below}" if below else "next_observations"
+                found[after] = _rows_in(file, f"{name}/{path}", 1, steps)
+        terminated, truncated = (arrays[flags][:] for flags in ("terminations", "truncations"))
+        _check_flags(terminated, "terminations", f"{place}: {name}")
+        _check_flags(truncated, "truncations", f"{place}: {name}")
+        truncated = np.array(truncated, bool)
+        truncated[-1] |= not terminated[-1]
+        found["truncations"] = _Piece.of(truncated)
         if lists and found.keys() != lists.keys():
             odd = sorted(found.keys() ^ lists.keys())[0]
             raise ArgumentError(
                 f"{place}: `{odd}` is in some episodes and not in {name}, or the other way; give "
                 f'leave_out=["{odd}"]'
             )
-        for path, values in found.items():
-            lists.setdefault(path, []).append(values)
+        for path, piece in found.items():
+            lists.setdefault(path, []).append(piece)
     if not lists:
         raise ArgumentError(f"{place} has no episode with a step; there is nothing to store")
-    for path, values in lists.items():
-        kinds = {(part.shape[1:], part.dtype.str) for part in values}
+    for path, pieces in lists.items():
+        kinds = {(piece.shape, piece.dtype.str) for piece in pieces}
         if len(kinds) > 1:
             (shape, dtype), (other, kind) = sorted(kinds)[:2]
             raise ArgumentError(
                 f"{place}: `{path}` is {dtype} of shape {list(shape)} in some episodes, and {kind} "
                 f'of {list(other)} in others; give leave_out=["{path}"], or write it as one kind'
             )
-    return {path: _Parts.of(np.concatenate(values)) for path, values in lists.items()}
+    return {path: _Parts(pieces) for path, pieces in lists.items()}
+
+
+def _rows_in(file: Any, path: str, first: int, rows: int) -> _Piece:
+    """Return rows of an array in a file, which is opened when they are read.
+
+    An open one takes memory, and there are some for each episode.
+    """
+    data = file[path]
+
+    def read(start: int, stop: int) -> Any:
+        return file[path][first + start : first + stop]
+
+    return _Piece(rows, data.shape[1:], data.dtype, read)
 
 
 def _names(leave_out: Sequence[str] | None) -> list[str]:
