@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 import torch
 from torch.utils.data import IterableDataset
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
+# Batch sizes whose memory a sampler keeps, such as those of training and of evaluation.
+_MAX_POOLS = 4
+
 
 class Sampler:
     """Draws transitions as tensors, which share the memory of the batch on the CPU.
@@ -35,9 +39,9 @@ class Sampler:
         Buffer to draw from.
     device : torch.device, str or int, optional
         Device of the tensors; the CPU by default. Batches for a GPU are drawn into page-locked
-        memory, which is allocated once for a batch size, and copied on a stream of their own. The
-        memory is filled again after the copy from it has ended. Tensors belong to the stream that
-        is current when they are returned; for other streams call ``tensor.record_stream``.
+        memory, which is kept for the last four batch sizes, and copied on a stream of their own.
+        The memory is filled again after the copy from it has ended. Tensors belong to the stream
+        that is current when they are returned; for other streams call ``tensor.record_stream``.
     contiguous : bool, optional
         Whether windows are contiguous tensors of their own. If False, on the CPU ``obs``,
         ``next_obs`` and ``future`` are strided views that overlap in memory: do not write to them.
@@ -108,8 +112,8 @@ class Sampler:
         elif state is None:
             options["copy"] = bool(copy)
         self._convert = Conversion(buf, self._device, contiguous, float_obs)
-        # Two batches in turn: one is drawn while the other is copied.
-        self._pool: tuple[int, Pool] | None = None
+        # By batch size, the one used last at the end.
+        self._pools: dict[int, Pool] = {}
         self._transform = transform
         if transform is not None:
             # The sampler of arrays calls `transform`, and draws its batch again if it raises.
@@ -238,7 +242,7 @@ class Sampler:
     def close(self) -> None:
         """Close the sampler, which releases the ring and the memory of batches."""
         self._sampler.close()
-        self._drop_pool()
+        self._drop_pools()
 
     def __enter__(self) -> Sampler:
         """Return the sampler, which the end of the block closes."""
@@ -271,24 +275,26 @@ class Sampler:
 
         Batches of no fixed size have none either: each is copied before the call returns.
         """
-        if self._transfer is None or not isinstance(batch_size, int):
+        if self._transfer is None or not isinstance(batch_size, int | np.integer):
             return None
-        if self._pool is not None and self._pool[0] == batch_size:
-            return self._pool[1]
-        try:
-            blank = self._sampler._blank(batch_size)
-        except SampleError:
-            # The draw raises the same, unless the batches have no fixed size.
-            return None
-        self._drop_pool()
-        pool = Pool(blank, 2, self._transfer)
-        self._pool = (batch_size, pool)
+        size = int(batch_size)
+        pool = self._pools.pop(size, None)
+        if pool is None:
+            try:
+                blank = self._sampler._blank(size)
+            except SampleError:
+                # The draw raises the same, unless the batches have no fixed size.
+                return None
+            while len(self._pools) >= _MAX_POOLS:
+                self._pools.pop(next(iter(self._pools))).close()
+            # Two batches in turn: one is drawn while the other is copied.
+            pool = Pool(blank, 2, self._transfer)
+        self._pools[size] = pool
         return pool
 
-    def _drop_pool(self) -> None:
-        if self._pool is not None:
-            self._pool[1].close()
-            self._pool = None
+    def _drop_pools(self) -> None:
+        while self._pools:
+            self._pools.popitem()[1].close()
 
 
 class Loader(IterableDataset):
