@@ -35,6 +35,22 @@ IDS = [",".join(form) or "plain" for form in FORMS]
 DTYPES = ["u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8", "bool", "bfloat16"]
 
 
+@pytest.mark.parametrize(
+    ("columns", "narrowest"),
+    [
+        ({"obs": "f8", "flag": "u1", "reward": "f4"}, "flag"),
+        ({"obs": "f4", "half": "bfloat16", "more": ("u1", (3,))}, "half"),
+        ({"obs": ("u1", (7,)), "one": "f8"}, "obs"),
+    ],
+)
+def test_the_column_that_stands_for_all_is_the_one_of_the_fewest_bytes(
+    columns: dict[str, Any], narrowest: str
+) -> None:
+    buf = bc.ReplayBuffer.create(None, columns, capacity=10)
+    assert _resident._narrowest(buf) == narrowest
+    buf.close()
+
+
 def short() -> bc.ReplayBuffer:
     """Return a ring of one lane with rows of every autoreset mode's kind and a dropped episode."""
     columns = {"obs": "i4", "reward": "f8", "discount": "f4", "policy_version": "i8"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -283,8 +284,12 @@ def _written(before: list[tuple[int, int]], after: list[tuple[int, int]]) -> Sam
 
 def _narrowest(buf: ReplayBuffer) -> str:
     """Return the column of the fewest bytes, which stands for all where only masks are needed."""
-    columns = buf.schema.columns.items()
-    return min(columns, key=lambda column: int(np.prod(column[1][1], dtype=np.int64)))[0]
+    sizes = {
+        # Without `ml_dtypes` NumPy has no bfloat16.
+        name: (2 if code == "bfloat16" else np.dtype(code).itemsize) * math.prod(shape)
+        for name, (code, shape, _) in buf.schema.columns.items()
+    }
+    return min(sizes, key=sizes.__getitem__)
 
 
 def _extents(
