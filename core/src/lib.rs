@@ -68,12 +68,12 @@ mod writer;
 pub use autoreset::{AutoresetMode, BadAutoresetMode};
 pub use backcast_layout::protocol::claim::ClaimPass;
 pub use backcast_layout::{
-    AgeCounts, BadExist, BadLanePolicy, Base, ClaimSettings, ClaimTableInfo, ClaimTableState,
-    Column, ColumnError, DType, Exist, IoCause, LanePolicy, LearnedColumn, LearnedCounters,
-    LearnedTableInfo, MAX_LANES, MAX_READER_SLOTS, NamedTable, OTHER_VERSION, ObjectInfo,
-    ObjectKind, ParamsArray, ParamsCounters, ParamsShape, ParamsShapeError, ReaderPinsError,
-    ReaderRecord, Role, SegmentError, SpaceLimits, TableCounters, TableInfo, TableSettings,
-    UnreadableTable, collect_garbage, list_objects, object_holders, remove_object,
+    AgeCounts, BadExist, BadLanePolicy, Base, BehindTree, ClaimSettings, ClaimTableInfo,
+    ClaimTableState, Column, ColumnError, DType, Exist, IoCause, LanePolicy, LearnedColumn,
+    LearnedCounters, LearnedTableInfo, MAX_LANES, MAX_READER_SLOTS, NamedTable, OTHER_VERSION,
+    ObjectInfo, ObjectKind, ParamsArray, ParamsCounters, ParamsShape, ParamsShapeError,
+    ReaderPinsError, ReaderRecord, Role, SegmentError, SpaceLimits, TableCounters, TableInfo,
+    TableSettings, UnreadableTable, collect_garbage, list_objects, object_holders, remove_object,
     remove_unheld_object,
 };
 pub use element::Element;

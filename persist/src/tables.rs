@@ -116,7 +116,6 @@ pub(crate) fn save<'a>(
         }
         let TableState { name, settings, largest, .. } = state;
         let TableSettings { exponent, eps, stride, tracks_largest, .. } = settings;
-        let TableSettings { keeps_priorities, counts_ranks, .. } = settings;
         let of_table = chunks.finish()?;
         let saved = SavedTable {
             name,
@@ -124,8 +123,8 @@ pub(crate) fn save<'a>(
             eps,
             stride,
             tracks_largest,
-            keeps_priorities,
-            counts_ranks,
+            keeps_priorities: settings.keeps_priorities(),
+            counts_ranks: settings.counts_ranks(),
             largest,
             chunks: of_table,
         };

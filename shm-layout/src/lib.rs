@@ -77,7 +77,7 @@ pub use layout::params_shape::{
     ParamsShapeError,
 };
 pub use layout::params_table::{MAX_PARAMS_SLOTS, PARAMS_DATA_MAGIC, PARAMS_MAGIC, ParamsMemory};
-pub use layout::priority_table::{TableCounters, TableSettings};
+pub use layout::priority_table::{BehindTree, TableCounters, TableSettings};
 pub use layout::reader_table::{
     AGE_BINS, AgeCounts, LanePins, READERS_MAGIC, ReaderRecord, SharedNotifier,
 };
@@ -109,7 +109,8 @@ pub use store::reader_pins::{MAX_PINNED_RANGES, PinnedRows, ReaderPins, ReaderPi
 pub use store::relocation::{LaneSize, PendingResize, Relocation, finish_relocation};
 pub use store::ring_store::{ClaimedReader, LiveSampler, RingStore};
 pub use store::sealed_segment::SealedSegment;
-pub use store::table::{PriorityTable, TableGuard, TableInfo, TableView, UnnamedTable};
+pub use store::table::{PriorityTable, TableGuard, TableInfo, UnnamedTable};
 pub use store::table_file::NamedTable;
 pub use store::table_removal::UnreadableTable;
+pub use store::table_view::TableView;
 pub use store::unnamed_ring::{UnnamedLane, UnnamedRing};

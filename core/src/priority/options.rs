@@ -1,6 +1,6 @@
 //! Settings of prioritised draws.
 
-use backcast_layout::TableSettings;
+use backcast_layout::{BehindTree, TableSettings};
 
 use super::alpha::Alpha;
 use crate::error::PriorityError;
@@ -86,7 +86,7 @@ impl PriorityOrder {
     /// Returns what the samplers of a table with these settings draw by.
     #[must_use]
     pub fn of(settings: &TableSettings) -> Self {
-        if settings.counts_ranks { Self::Rank } else { Self::Priority }
+        if settings.counts_ranks() { Self::Rank } else { Self::Priority }
     }
 }
 
@@ -277,9 +277,12 @@ impl PriorityOptions {
             eps: self.eps,
             stride: self.stride,
             tracks_largest: self.initial == InitialPriority::Held,
-            // Ranks need no powers of priorities.
-            keeps_priorities: self.alpha.can_change() && self.by == PriorityOrder::Priority,
-            counts_ranks: self.by == PriorityOrder::Rank,
+            behind: match self.by {
+                // Ranks need no powers of priorities.
+                PriorityOrder::Rank => BehindTree::RankCounts,
+                PriorityOrder::Priority if self.alpha.can_change() => BehindTree::Priorities,
+                PriorityOrder::Priority => BehindTree::Nothing,
+            },
         }
     }
 

@@ -164,9 +164,9 @@ impl Priorities {
 
     /// Returns the conversion of priorities to leaves, by the present exponent.
     fn leaf_values(&self) -> LeafValues {
-        let TableSettings { exponent, eps, counts_ranks, .. } = self.table.settings();
+        let TableSettings { exponent, eps, .. } = self.table.settings();
         // Ranks have the exponent, and not the priorities.
-        let exponent = if counts_ranks { 1.0 } else { exponent };
+        let exponent = if self.table.counts_ranks() { 1.0 } else { exponent };
         let most = self.table.most();
         of_exponent(&self.table, LeafValues { exponent, eps, most })
     }

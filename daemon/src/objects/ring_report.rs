@@ -393,7 +393,7 @@ impl RingReport {
                     name: table.name.clone(),
                     exponent: table.settings.exponent,
                     eps: table.settings.eps,
-                    keeps_priorities: table.settings.keeps_priorities,
+                    keeps_priorities: table.settings.keeps_priorities(),
                     by: PriorityOrder::of(&table.settings).as_str(),
                     initial: InitialPriority::of(&table.settings).as_str(),
                     stride: Some(table.settings.stride)

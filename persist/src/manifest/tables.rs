@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use backcast_core::{
-    ClaimPass, ClaimSettings, ClaimTableState, DType, LearnedColumn, LearnedState, Limiter,
-    LimiterCounts, LimiterError, NoLearner, NoWriter, RateLimiter, TableSettings,
+    BehindTree, ClaimPass, ClaimSettings, ClaimTableState, DType, LearnedColumn, LearnedState,
+    Limiter, LimiterCounts, LimiterError, NoLearner, NoWriter, RateLimiter, TableSettings,
 };
 use serde::{Deserialize, Serialize};
 
@@ -132,8 +132,12 @@ impl SavedTable {
 
     pub(crate) fn settings(&self) -> TableSettings {
         let Self { exponent, eps, stride, tracks_largest, .. } = *self;
-        let Self { keeps_priorities, counts_ranks, .. } = *self;
-        TableSettings { exponent, eps, stride, tracks_largest, keeps_priorities, counts_ranks }
+        let behind = match (self.keeps_priorities, self.counts_ranks) {
+            (_, true) => BehindTree::RankCounts,
+            (true, false) => BehindTree::Priorities,
+            (false, false) => BehindTree::Nothing,
+        };
+        TableSettings { exponent, eps, stride, tracks_largest, behind }
     }
 }
 

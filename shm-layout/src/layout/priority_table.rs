@@ -47,8 +47,8 @@ pub(crate) struct TableHeader {
     /// 1 if the tree tracks its largest leaf, which new rows get; 0 if they get the largest leaf
     /// that was ever given.
     pub tracks_largest: u32,
-    /// Number of what stands behind the tree: 0, nothing; 1, the priorities of the leaves, so that
-    /// the exponent can change; 2, counts of the leaves by bucket, so that rows are drawn by rank.
+    /// Number of what stands [behind the tree](BehindTree). The name of the field is part of the
+    /// fingerprint of this layout version.
     pub keeps_priorities: u32,
     /// Zero.
     pub unused: [u8; 32],
@@ -98,6 +98,29 @@ const _: () = {
     assert!(size_of::<TableLaneBytes>() as u64 == TABLE_LANE_BYTES);
 };
 
+/// Words that stand behind the tree of a table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u32)]
+pub enum BehindTree {
+    /// Nothing.
+    #[default]
+    Nothing = 0,
+    /// The priorities of the leaves, so that the exponent can change.
+    Priorities = 1,
+    /// Counts of the leaves by bucket, so that rows are drawn by rank. The leaves are then
+    /// priorities without an exponent.
+    RankCounts = 2,
+}
+
+impl BehindTree {
+    /// Returns what a number in the header stands for.
+    fn of(number: u32) -> Option<Self> {
+        [Self::Nothing, Self::Priorities, Self::RankCounts]
+            .into_iter()
+            .find(|behind| *behind as u32 == number)
+    }
+}
+
 /// Settings of a table, fixed when it is created, but for the exponent if priorities are kept.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TableSettings {
@@ -111,17 +134,21 @@ pub struct TableSettings {
     /// Whether new rows get the largest leaf of the table. Otherwise they get the largest that was
     /// ever given.
     pub tracks_largest: bool,
-    /// Whether the table keeps priorities beside the leaves, so that its exponent can change.
-    pub keeps_priorities: bool,
-    /// Whether the table counts its leaves by bucket, so that rows are drawn by rank. Its leaves
-    /// are then priorities without an exponent, and it keeps none beside them.
-    pub counts_ranks: bool,
+    /// Words behind the tree.
+    pub behind: BehindTree,
 }
 
 impl TableSettings {
-    /// Returns the number in the header for what stands behind the tree.
-    pub(crate) fn behind(self) -> u32 {
-        if self.counts_ranks { 2 } else { self.keeps_priorities.into() }
+    /// Returns whether the table keeps priorities, so that its exponent can change.
+    #[must_use]
+    pub fn keeps_priorities(&self) -> bool {
+        self.behind == BehindTree::Priorities
+    }
+
+    /// Returns whether the table counts its leaves by bucket, so that rows are drawn by rank.
+    #[must_use]
+    pub fn counts_ranks(&self) -> bool {
+        self.behind == BehindTree::RankCounts
     }
 }
 
@@ -152,7 +179,7 @@ impl TableShape {
     pub(crate) fn new(
         lanes: u32,
         lane_leaves: u64,
-        (tracks_largest, behind): (bool, u32),
+        (tracks_largest, behind): (bool, BehindTree),
     ) -> Option<Self> {
         let leaves = u64::from(lanes).checked_mul(lane_leaves)?;
         if leaves > MAX_LEAVES {
@@ -165,12 +192,12 @@ impl TableShape {
         let tree = if tracks_largest { TreeShape::tracking_largest } else { TreeShape::new };
         let mut tree = tree((count, changes), first, leaves)?;
         match behind {
-            1 => {
+            BehindTree::Nothing => {}
+            BehindTree::Priorities => {
                 let exponent = counter(offset_of!(TableCounterBytes, exponent));
                 tree = tree.keeping_priorities(exponent)?;
             }
-            2 => tree = tree.counting_ranks()?,
-            _ => {}
+            BehindTree::RankCounts => tree = tree.counting_ranks()?,
         }
         let bytes = u64::try_from(tree.end().checked_mul(WORD)?).ok()?;
         Some(Self { lanes, lane_leaves, bytes, tree })
@@ -196,7 +223,7 @@ impl TableHeader {
             file_bytes: shape.bytes,
             stride: settings.stride,
             tracks_largest: settings.tracks_largest.into(),
-            keeps_priorities: settings.behind(),
+            keeps_priorities: settings.behind as u32,
             unused: [0; 32],
             crc32: 0,
         };
@@ -212,7 +239,7 @@ impl TableHeader {
     ) -> Vec<u8> {
         let header = Self::new(shape, ring_uuid, settings);
         let mut counters = TableCounterBytes { largest: LEAF_ONE, ..TableCounterBytes::zeroed() };
-        if settings.keeps_priorities {
+        if settings.keeps_priorities() {
             counters.largest = KEPT_ONE;
             counters.exponent = settings.exponent.to_bits();
         }
@@ -228,7 +255,9 @@ impl TableHeader {
     ) -> Result<(TableShape, TableSettings), SegmentError> {
         CommonHeader::of(self).check(path, KIND_PRIORITIES, ring_uuid, lanes)?;
         let corrupt = |what: &str| SegmentError::corrupt(path, what);
-        let parts = (self.tracks_largest == 1, self.keeps_priorities);
+        let behind = BehindTree::of(self.keeps_priorities)
+            .ok_or_else(|| corrupt("what stands behind its tree is none of 0, 1 and 2"))?;
+        let parts = (self.tracks_largest == 1, behind);
         let shape = TableShape::new(lanes, self.lane_leaves, parts)
             .filter(|shape| shape.bytes == self.file_bytes)
             .ok_or_else(|| corrupt("the size that it claims is impossible"))?;
@@ -243,9 +272,6 @@ impl TableHeader {
         if self.tracks_largest > 1 {
             return Err(corrupt("what new rows get is neither 0 nor 1"));
         }
-        if self.keeps_priorities > 2 {
-            return Err(corrupt("what stands behind its tree is none of 0, 1 and 2"));
-        }
         Ok((shape, settings))
     }
 
@@ -257,8 +283,7 @@ impl TableHeader {
             eps,
             stride: self.stride,
             tracks_largest: self.tracks_largest == 1,
-            keeps_priorities: self.keeps_priorities == 1,
-            counts_ranks: self.keeps_priorities == 2,
+            behind: BehindTree::of(self.keeps_priorities).unwrap_or_default(),
         }
     }
 }
@@ -414,26 +439,42 @@ mod tests {
     #[test]
     fn sums_of_the_largest_leaves_fit_a_word() {
         for (lanes, leaves) in [(1, 8), (3, 1_000), (64, 1 << 20), (4_096, 1 << 24)] {
-            let shape = TableShape::new(lanes, leaves, (false, 1)).unwrap();
+            let shape = TableShape::new(lanes, leaves, (false, BehindTree::Priorities)).unwrap();
             let sum = u128::from(shape.most()) * u128::from(leaves) * u128::from(lanes);
             assert!(sum < 1 << 63, "{lanes} lanes of {leaves}");
             assert!(shape.most() >= 1 << 26, "{lanes} lanes of {leaves}");
         }
-        assert_eq!(TableShape::new(4_096, 1 << 30, (true, 1)), None);
-        assert_eq!(TableShape::new(4_096, u64::MAX, (false, 0)), None);
+        assert_eq!(TableShape::new(4_096, 1 << 30, (true, BehindTree::Priorities)), None);
+        assert_eq!(TableShape::new(4_096, u64::MAX, (false, BehindTree::Nothing)), None);
+    }
+
+    #[test]
+    fn a_number_in_the_header_says_what_stands_behind_the_tree() {
+        let (uuid, path) = ([7; 16], Path::new("table-x.dat"));
+        for (number, behind) in
+            [(0, BehindTree::Nothing), (1, BehindTree::Priorities), (2, BehindTree::RankCounts)]
+        {
+            let shape = TableShape::new(2, 1_000, (false, behind)).unwrap();
+            let settings =
+                TableSettings { exponent: 0.6, eps: 0.0, stride: 1, tracks_largest: false, behind };
+            let header = TableHeader::new(&shape, uuid, settings);
+            assert_eq!(header.keeps_priorities, number);
+            assert_eq!(header.check(path, uuid, 2).unwrap(), (shape, settings));
+            let is = (settings.keeps_priorities(), settings.counts_ranks());
+            assert_eq!(is, (number == 1, number == 2));
+        }
     }
 
     #[test]
     fn a_header_that_was_changed_is_refused() {
         let (uuid, path) = ([7; 16], Path::new("table-x.dat"));
-        let shape = TableShape::new(2, 1_000, (true, 1)).unwrap();
+        let shape = TableShape::new(2, 1_000, (true, BehindTree::Priorities)).unwrap();
         let settings = TableSettings {
             exponent: 0.6,
             eps: 1e-6,
             stride: 40,
             tracks_largest: true,
-            keeps_priorities: true,
-            counts_ranks: false,
+            behind: BehindTree::Priorities,
         };
         let header = TableHeader::new(&shape, uuid, settings);
         assert_eq!(header.check(path, uuid, 2).unwrap(), (shape, settings));

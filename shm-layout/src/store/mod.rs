@@ -21,4 +21,5 @@ pub(crate) mod sealed_segment;
 pub(crate) mod table;
 pub(crate) mod table_file;
 pub(crate) mod table_removal;
+pub(crate) mod table_view;
 pub(crate) mod unnamed_ring;

@@ -158,7 +158,7 @@ mod tests {
     use crate::layout::column::DType;
     use crate::layout::counted::spec;
     use crate::layout::learned_table::LearnedColumn;
-    use crate::layout::priority_table::TableSettings;
+    use crate::layout::priority_table::{BehindTree, TableSettings};
     use crate::{Base, Exist, RingSpec};
 
     const SETTINGS: TableSettings = TableSettings {
@@ -166,8 +166,7 @@ mod tests {
         eps: 0.0,
         stride: 1,
         tracks_largest: false,
-        keeps_priorities: false,
-        counts_ranks: false,
+        behind: BehindTree::Nothing,
     };
     const CLAIMS: ClaimSettings =
         ClaimSettings { renewed: true, shuffled: false, times: 1, seed: 0 };

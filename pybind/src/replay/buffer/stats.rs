@@ -105,7 +105,7 @@ fn priorities<'py>(py: Python<'py>, stats: &RingStats) -> PyResult<Bound<'py, Py
         entry.set_item("name", &table.name)?;
         entry.set_item("exponent", table.settings.exponent)?;
         entry.set_item("eps", table.settings.eps)?;
-        entry.set_item("keeps_priorities", table.settings.keeps_priorities)?;
+        entry.set_item("keeps_priorities", table.settings.keeps_priorities())?;
         entry.set_item("by", PriorityOrder::of(&table.settings).as_str())?;
         entry.set_item("initial", InitialPriority::of(&table.settings).as_str())?;
         let stride = table.settings.stride;

@@ -213,7 +213,7 @@ mod tests {
 
     use super::*;
     use crate::layout::counted::spec;
-    use crate::layout::priority_table::TableSettings;
+    use crate::layout::priority_table::{BehindTree, TableSettings};
     use crate::{Exist, RingSpec};
 
     #[test]
@@ -228,8 +228,7 @@ mod tests {
             eps: 0.0,
             stride: 1,
             tracks_largest: false,
-            keeps_priorities: false,
-            counts_ranks: false,
+            behind: BehindTree::Nothing,
         };
         let mut table = ring.try_table("p", settings, 100).unwrap().unwrap();
         let link = || Link::read(ring.object().unwrap().dir(), "table-p.dat").unwrap();
