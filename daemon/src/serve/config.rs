@@ -401,6 +401,10 @@ mod tests {
             ("[persist]\nkeep-bytes = \"lots\"", &["keep-bytes", "8GiB"]),
             ("[persist.ring]\npong = 1", &["[persist.ring.pong]"]),
             ("[persist.ring.pong]\nstore = \"x\"", &["`store`", "keep-age"]),
+            ("[persist.ring.\"..\"]\nmode = \"off\"", &["[persist.ring...]", "with a dot"]),
+            ("[persist.ring.\"po*\"]\nmode = \"off\"", &["po*", "name of one ring"]),
+            ("[persist.ring.\"a/../b\"]\nmode = \"off\"", &["a/../b", "a character"]),
+            ("[persist.ring.\"pong@1\"]\nmode = \"off\"", &["pong@1", "label"]),
         ] {
             let error = settled(text, &GivenSettings::default()).unwrap_err();
             assert!(error.is_usage(), "{text}: {error}");

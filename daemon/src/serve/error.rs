@@ -113,6 +113,12 @@ pub enum ServeError {
         value: String,
         why: String,
     },
+    /// Settings of persistence are for a name that no ring can have.
+    #[error(
+        "[persist.ring.{name}] is for no ring: {problem}; write the name of one ring there, of \
+         letters, digits, `_`, `-` and `.`"
+    )]
+    NoRingName { name: String, problem: &'static str },
     /// The budget is invalid.
     #[error(transparent)]
     Budget(#[from] BadBudget),
@@ -139,6 +145,7 @@ impl ServeError {
                 | Self::BadConfig { .. }
                 | Self::UnknownKey { .. }
                 | Self::BadValue { .. }
+                | Self::NoRingName { .. }
                 | Self::Budget(_)
         )
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use backcast_core::Base;
-use backcast_core::plumbing::DAEMON_SOCKET;
+use backcast_core::plumbing::{DAEMON_SOCKET, name_problem};
 
 use super::budget::{Budget, WhenFull};
 use super::error::ServeError;
@@ -60,6 +60,11 @@ impl ServeOptions {
 
     /// Checks the options that need no resources.
     pub(crate) fn check(&self) -> Result<(), ServeError> {
+        for name in self.persist.rings.keys() {
+            if let Some(problem) = name_problem(name) {
+                return Err(ServeError::NoRingName { name: name.clone(), problem });
+            }
+        }
         match self.metrics {
             Some(address) if !address.ip().is_loopback() && !self.metrics_any_address => {
                 Err(ServeError::OpenAddress { address })
