@@ -162,7 +162,7 @@ impl<M: BatchBuffers> Batches<M> {
             Err(error) => return Err((Box::new(sampler), error)),
         };
         let report = Arc::default();
-        sampler.selection.keep(1 + unused);
+        sampler.selection.keep(unused.saturating_add(1));
         Ok(Self {
             plan,
             ring: sampler.ring().clone(),

@@ -51,7 +51,7 @@ impl<M: BatchBuffers> Batches<M> {
         {
             // Keep the claims of the batches that wait, of the one being drawn, of the one returned
             // last, and of unused ones.
-            sampler.selection.keep(self.prefetch + self.kept() + 1);
+            sampler.selection.keep(self.kept().saturating_add(self.prefetch + 1));
             let plan = Arc::clone(&self.plan);
             let (make, left, prefetch) = (self.make, self.left, self.prefetch);
             match Running::start(sampler, plan, make, left, prefetch, &self.report) {

@@ -79,6 +79,21 @@ fn a_dropped_iterator_gives_unused_claims_back() {
 }
 
 #[test]
+fn any_number_of_batches_may_be_unused() {
+    for prefetch in [0, 2] {
+        let table = Selector::Table(TableOptions::consume("queue"));
+        let sampler = ring().sampler(SamplerOptions::seeded(1).selector(table)).unwrap();
+        let options = BatchesOptions::prefetch(prefetch).unused(usize::MAX);
+        let mut batches = sampler.batches(ITEMS, options).unwrap();
+        let first = batches.next().unwrap().unwrap().index();
+        batches.next().unwrap().unwrap();
+        batches.set_unused(u64::MAX);
+        assert_eq!((batches.unused(), batches.state().batches), (2, 0));
+        assert_eq!(batches.into_sampler().sample(ITEMS).unwrap().index(), first);
+    }
+}
+
+#[test]
 fn a_batch_that_is_taken_back_is_not_unused_any_more() {
     let sampler = ring().sampler(SamplerOptions::seeded(1)).unwrap();
     let mut batches = sampler.batches(ITEMS, BatchesOptions::prefetch(2).unused(2)).unwrap();
