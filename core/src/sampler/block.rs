@@ -30,7 +30,10 @@ pub struct Block {
     pub q: Vec<f64>,
     /// Smallest mass of a row; 0 if there is none.
     pub q_min: f64,
-    /// Mass of a row for which no priority was set, by the rows of this ring alone.
+    /// Mass with which a new row enters. In a table with
+    /// [`InitialPriority::Held`](crate::InitialPriority::Held) it is by the rows of this ring
+    /// alone, in another one the largest that was ever given, also by
+    /// [`raise_largest`](crate::Priorities::raise_largest).
     pub q_new: f64,
     /// Transitions that the rate limiter had counted; `None` in a ring without one. The rows of the
     /// cut include all of them that the ring still holds.
