@@ -119,8 +119,8 @@ pub use sampler::{
     Arena, ArenaBlock, ArenaPool, Axis, BadBoundary, Batch, BatchBuffers, BatchMut, BatchPlan,
     Batches, BatchesOptions, Block, Boundary, ColumnWindow, ColumnWindows, CounterRng,
     EpisodeLayout, Form, GatherTarget, GoalStrategy, Goals, Hindsight, MAX_BATCH, PolicyVersion,
-    Rollout, Sampler, SamplerOptions, SamplerState, SamplerStats, Selector, Sequence,
-    TransitionOrder, View, WholeEpisodes, WindowSteps,
+    Rollout, Sampler, SamplerOptions, SamplerState, SamplerStats, SamplerTotals, Selector,
+    Sequence, TransitionOrder, View, WholeEpisodes, WindowSteps,
 };
 pub use schema::{Schema, SchemaBuilder};
 pub use table::{

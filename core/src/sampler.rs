@@ -61,7 +61,7 @@ use self::selection::Selection;
 pub use self::selector::Selector;
 pub use self::state::SamplerState;
 use self::stats::DrawCounts;
-pub use self::stats::SamplerStats;
+pub use self::stats::{SamplerStats, SamplerTotals};
 pub use self::steps::WindowSteps;
 use self::stream::DrawStream;
 pub use self::transition_order::TransitionOrder;
@@ -278,7 +278,13 @@ impl Sampler {
     /// Returns the totals and distributions of the sampler. O(rows) if its selector has a table,
     /// else O(1).
     pub fn stats(&self) -> Result<SamplerStats, SampleError> {
-        stats::stats(&self.ring, self.counts.totals(), &self.selection.selector())
+        self.totals().stats()
+    }
+
+    /// Returns the totals of the sampler, to be read while it draws.
+    #[must_use]
+    pub fn totals(&self) -> SamplerTotals {
+        SamplerTotals::new(self.ring.clone(), &self.counts, self.selection.selector())
     }
 
     /// Returns the version of the policy that the learner has published last, to be set. Fails if

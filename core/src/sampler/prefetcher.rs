@@ -9,7 +9,6 @@ mod waits;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::RecvTimeoutError;
 use std::task::Poll;
 use std::time::Duration;
@@ -21,7 +20,7 @@ use super::Sampler;
 use super::batch::{Batch, BatchBuffers};
 use super::plan::BatchPlan;
 use super::state::SamplerState;
-use super::stats::{self, Counters, SamplerStats};
+use super::stats::{SamplerStats, SamplerTotals};
 use crate::error::{LimitError, SampleError};
 use crate::ring::Ring;
 use crate::wait::{CHECK_EVERY, WaitReport, WaitStart};
@@ -91,7 +90,7 @@ impl BatchesOptions {
 pub struct Batches<M: BatchBuffers = Batch> {
     plan: Arc<BatchPlan>,
     ring: Ring,
-    counters: Arc<Counters>,
+    totals: SamplerTotals,
     /// Allocates memory to fill, unless the caller supplies it.
     make: Option<Make<M>>,
     /// Elements of the caller's memory that are to be filled, and the number of all elements.
@@ -166,7 +165,7 @@ impl<M: BatchBuffers> Batches<M> {
         Ok(Self {
             plan,
             ring: sampler.ring().clone(),
-            counters: Arc::clone(sampler.counts.totals()),
+            totals: sampler.totals(),
             make,
             memory: memory.len(),
             spare: memory.into(),
@@ -356,20 +355,20 @@ impl<M: BatchBuffers> Batches<M> {
 
     /// Returns the statistics of the sampler: see [`Sampler::stats`].
     pub fn stats(&self) -> Result<SamplerStats, SampleError> {
-        stats::stats(&self.ring, &self.counters, &self.at.selector)
+        self.totals.stats()
     }
 
     /// Returns the number of items drawn or gathered so far, items drawn ahead of the caller
     /// included.
     #[must_use]
     pub fn sampled(&self) -> u64 {
-        self.counters.sampled.load(Relaxed)
+        self.totals.sampled()
     }
 
     /// Returns the number of draws discarded so far because a writer overwrote their rows.
     #[must_use]
     pub fn lapped(&self) -> u64 {
-        self.counters.lapped.load(Relaxed)
+        self.totals.lapped()
     }
 }
 

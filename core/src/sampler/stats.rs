@@ -93,9 +93,9 @@ fn ages_of(plan: &BatchPlan, arenas: &[&mut [u8]]) -> AgeCounts {
 
 /// Totals of a sampler; read while its thread draws ahead.
 #[derive(Debug, Default)]
-pub(super) struct Counters {
-    pub(super) sampled: AtomicU64,
-    pub(super) lapped: AtomicU64,
+struct Counters {
+    sampled: AtomicU64,
+    lapped: AtomicU64,
     too_old: AtomicU64,
     /// Ages of drawn rows.
     ages: AgeCounters,
@@ -112,10 +112,6 @@ pub(super) struct DrawCounts {
 impl DrawCounts {
     pub(super) fn new(slot: Option<ClaimedReader>) -> Self {
         Self { totals: Arc::default(), slot }
-    }
-
-    pub(super) fn totals(&self) -> &Arc<Counters> {
-        &self.totals
     }
 
     /// Returns the number of items drawn or gathered so far.
@@ -167,25 +163,50 @@ impl DrawCounts {
     }
 }
 
-/// Reads the statistics of a sampler, which a thread may be using.
-pub(super) fn stats(
-    ring: &Ring,
-    counters: &Counters,
-    selector: &Selector,
-) -> Result<SamplerStats, SampleError> {
-    let distribution = |options| Ok::<_, SampleError>(ring.priorities(options)?.distribution());
-    let times_sampled = match selector {
-        Selector::Table(options) => Some(ring.table(options)?.times_sampled()),
-        _ => None,
-    };
-    Ok(SamplerStats {
-        sampled: counters.sampled.load(Relaxed),
-        lapped: counters.lapped.load(Relaxed),
-        too_old: counters.too_old.load(Relaxed),
-        ages: AgeBin::all_of(&counters.ages.read()),
-        priorities: selector.priorities().map(distribution).transpose()?,
-        times_sampled,
-    })
+/// Totals and distributions of a sampler, which any thread can read while the sampler draws.
+#[derive(Clone, Debug)]
+pub struct SamplerTotals {
+    ring: Ring,
+    counters: Arc<Counters>,
+    selector: Selector,
+}
+
+impl SamplerTotals {
+    pub(super) fn new(ring: Ring, counts: &DrawCounts, selector: Selector) -> Self {
+        Self { ring, counters: Arc::clone(&counts.totals), selector }
+    }
+
+    /// Returns the number of items drawn or gathered so far, items drawn ahead by a thread
+    /// included.
+    #[must_use]
+    pub fn sampled(&self) -> u64 {
+        self.counters.sampled.load(Relaxed)
+    }
+
+    /// Returns the number of draws discarded so far because a writer overwrote their rows.
+    #[must_use]
+    pub fn lapped(&self) -> u64 {
+        self.counters.lapped.load(Relaxed)
+    }
+
+    /// Returns the totals and distributions of the sampler. O(rows) if its selector has a table,
+    /// else O(1).
+    pub fn stats(&self) -> Result<SamplerStats, SampleError> {
+        let Self { ring, counters, selector } = self;
+        let distribution = |options| Ok::<_, SampleError>(ring.priorities(options)?.distribution());
+        let times_sampled = match selector {
+            Selector::Table(options) => Some(ring.table(options)?.times_sampled()),
+            _ => None,
+        };
+        Ok(SamplerStats {
+            sampled: self.sampled(),
+            lapped: self.lapped(),
+            too_old: counters.too_old.load(Relaxed),
+            ages: AgeBin::all_of(&counters.ages.read()),
+            priorities: selector.priorities().map(distribution).transpose()?,
+            times_sampled,
+        })
+    }
 }
 
 #[cfg(test)]

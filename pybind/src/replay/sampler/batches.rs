@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use backcast_core::{
     Batch as CoreBatch, Batches as CoreBatches, BatchesOptions, Ring, SampleError,
-    Sampler as CoreSampler, SamplerState, SamplerStats,
+    Sampler as CoreSampler, SamplerState,
 };
 use backcast_pybind_macros::exact_arguments;
 use pyo3::prelude::*;
@@ -141,17 +141,10 @@ impl Prefetcher {
         }
     }
 
-    pub(crate) fn sampled(&self) -> u64 {
+    fn sampled(&self) -> u64 {
         match self {
             Self::Fresh(batches) => batches.sampled(),
             Self::Cycle(batches, _) => batches.sampled(),
-        }
-    }
-
-    pub(crate) fn stats(&self) -> Result<SamplerStats, SampleError> {
-        match self {
-            Self::Fresh(batches) => batches.stats(),
-            Self::Cycle(batches, _) => batches.stats(),
         }
     }
 
@@ -159,13 +152,6 @@ impl Prefetcher {
         match self {
             Self::Fresh(batches) => batches.state(),
             Self::Cycle(batches, _) => batches.state(),
-        }
-    }
-
-    pub(crate) fn lapped(&self) -> u64 {
-        match self {
-            Self::Fresh(batches) => batches.lapped(),
-            Self::Cycle(batches, _) => batches.lapped(),
         }
     }
 

@@ -1,12 +1,12 @@
 //! Core sampler that the threads of a process share: draws, loans to an iterator, `out=`.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use backcast_core::{
     BatchPlan, Block, MAX_BATCH, PolicyVersion, Ring, SampleError, Sampler as CoreSampler,
-    SamplerOptions,
+    SamplerOptions, SamplerState, SamplerTotals,
 };
 use numpy::PyArray1;
 use pyo3::intern;
@@ -25,6 +25,9 @@ use crate::replay::sampler::hooks::BatchFunctions;
 use crate::replay::sampler::out::{FOUND, Out, lend_all};
 use crate::warning::warn_unlinked;
 
+/// Advice in errors about a closed sampler.
+const REOPEN: &str = "call `sampler` again for another";
+
 /// Place of a core sampler.
 pub(super) enum SamplerPlace {
     Here(Box<CoreSampler>),
@@ -40,6 +43,10 @@ fn block_class(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
 /// Core sampler behind a handle, for `Sampler` and for the buffer's own draws.
 pub(crate) struct SharedSampler {
     pub(super) place: Handle<SamplerPlace>,
+    /// Totals, to be read without waiting for a draw.
+    totals: Handle<SamplerTotals>,
+    /// Number of the batch that is drawn, for those who ask while another thread draws.
+    under_way: AtomicU64,
     pub(super) seed: u64,
     /// Whether a draw has begun, which makes the process a learner to a rate limiter.
     has_drawn: AtomicBool,
@@ -76,14 +83,13 @@ impl SharedSampler {
         // Rewards of relabelled goals are computed by a function of Python.
         let sampler = open(&ring.clone().interrupted_by(interrupt))?.rewards_by_caller();
         let (seed, policy_version) = (sampler.seed(), sampler.policy_version().ok());
+        let totals = sampler.totals();
         Ok(Self {
             hooks,
             has_drawn: AtomicBool::new(false),
-            place: Handle::closed_by(
-                closing,
-                "call `sampler` again for another",
-                SamplerPlace::Here(Box::new(sampler)),
-            ),
+            under_way: AtomicU64::new(sampler.next_batch()),
+            totals: Handle::closed_by(closing.clone(), REOPEN, totals),
+            place: Handle::closed_by(closing, REOPEN, SamplerPlace::Here(Box::new(sampler))),
             seed,
             policy_version,
         })
@@ -104,9 +110,36 @@ impl SharedSampler {
         work: impl FnOnce(&mut CoreSampler) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
         self.place.with(|place| match place {
-            SamplerPlace::Here(sampler) => work(sampler),
+            SamplerPlace::Here(sampler) => {
+                self.under_way.store(sampler.next_batch(), Ordering::Relaxed);
+                let done = work(sampler);
+                self.under_way.store(sampler.next_batch(), Ordering::Relaxed);
+                done
+            }
             SamplerPlace::Prefetcher(_) => Err(self.lent()),
         })
+    }
+
+    /// Returns the totals. Waits for no draw.
+    pub(super) fn totals(&self) -> Result<SamplerTotals, Failure> {
+        self.totals.with(|totals| Ok(totals.clone()))
+    }
+
+    /// Returns the number of the next batch, or that of the one that another thread draws now.
+    /// Waits for no draw.
+    pub(super) fn next_batch(&self) -> Result<u64, Failure> {
+        let number_of = |place: &mut SamplerPlace| {
+            Ok(match place {
+                SamplerPlace::Here(sampler) => Ok(sampler.next_batch()),
+                SamplerPlace::Prefetcher(iterator) => Err(iterator.upgrade()),
+            })
+        };
+        let under_way = || Some(Ok(self.under_way.load(Ordering::Relaxed)));
+        match self.place.with_or(number_of, under_way)? {
+            Ok(number) => Ok(number),
+            Err(Some(iterator)) => iterator.with(|iterator| Ok(iterator.state().batches)),
+            Err(None) => Err(self.lent()),
+        }
     }
 
     fn lent(&self) -> Failure {
@@ -391,21 +424,17 @@ impl SharedSampler {
         });
     }
 
-    /// Calls `here` on the sampler, or `ahead` on the iterator that has it.
-    pub(super) fn asked<R>(
-        &self,
-        here: impl FnOnce(&CoreSampler) -> R,
-        ahead: impl FnOnce(&Prefetcher) -> R,
-    ) -> Result<R, Failure> {
+    /// Returns the state of the sampler, or of the iterator that has it. Waits for a draw.
+    pub(super) fn state(&self) -> Result<SamplerState, Failure> {
         let place = self.place.with(|place| {
             Ok(match place {
-                SamplerPlace::Here(sampler) => Ok(here(sampler)),
+                SamplerPlace::Here(sampler) => Ok(sampler.state()),
                 SamplerPlace::Prefetcher(iterator) => Err(iterator.upgrade()),
             })
         })?;
         match place {
-            Ok(said) => Ok(said),
-            Err(Some(iterator)) => iterator.with(|iterator| Ok(ahead(iterator))),
+            Ok(state) => Ok(state),
+            Err(Some(iterator)) => iterator.with(|iterator| Ok(iterator.state())),
             Err(None) => Err(self.lent()),
         }
     }
@@ -425,7 +454,7 @@ impl SharedSampler {
         if let Some(ahead) = ahead {
             drop(ahead.stop(py));
         }
-        Ok(())
+        py.detach(|| self.totals.close())
     }
 }
 
