@@ -215,6 +215,67 @@ def test_a_handle_that_sends_what_it_found_takes_nothing_over(world: World) -> N
     until(lambda: third.stats()["nodes"][2]["version"] == 9)
 
 
+VALUES = [np.zeros((4, 2), "f4"), np.zeros(3)]
+
+
+def later_learner(world: World, node: int, version: int, like: _params.ShardParams) -> None:
+    """Publish to one node as a learner does that began later."""
+    _node_params.publish(world.calls.objects[node], (9, "later"), version, like._arrays, VALUES)
+
+
+def test_a_found_version_is_not_sent_again_once_a_later_learner_has_a_smaller_one(
+    world: World,
+) -> None:
+    first = world.create()
+    first.publish(weights(1), version=60)
+    first.wait(timeout=30)
+    first.close()
+    lose(world, 2)
+    second = world.found()
+    assert second.version == 60
+    # It could not reach the nodes with version 60.
+    later_learner(world, 2, 51, second)
+    second._nodes[2].version = 0
+    before = len(world.calls.calls)
+    second.follow()
+    until(lambda: second.stats()["nodes"][2]["version"] == 51)
+    # Each node is asked again after that, whatever it answered.
+    seen = len(world.calls.calls)
+    until(lambda: {node for node, _ in world.calls.calls[seen:]} == set(range(NODES)))
+    after = world.calls.calls[before:]
+    assert after.count((2, "params.publish")) == 1
+    assert [node["behind_s"] for node in second.stats()["nodes"]] == [None] * NODES
+    # The node keeps what the later learner gave it.
+    assert _node_params.look(world.calls.objects[2])[1:] == (51, (9, "later"))  # type: ignore[index]
+
+
+def test_weights_of_the_later_learner_are_found_though_their_version_is_smaller(
+    world: World,
+) -> None:
+    first = world.create()
+    first.publish(weights(1), version=60)
+    first.wait(timeout=30)
+    first.close()
+    for node in (0, 2):
+        lose(world, node)
+        later_learner(world, node, 51 - node, first)
+    lose(world, 0)
+    second = world.found()
+    assert second.version == 49
+    assert second.latest()["body"]["w"].max() == 0, "weights of the later learner"
+    second.follow()
+    until(lambda: _node_params.look(world.calls.objects[0]) is not None)
+    assert second.wait(timeout=30) == 49
+    told = [_node_params.look(shard) for shard in world.calls.objects]
+    claim = (9, "later")
+    assert [one and one[1:] for one in told] == [(49, claim), (60, (1, told[1][2][1])), (49, claim)]  # type: ignore[index]
+    # Numbers go on above those of all nodes.
+    with pytest.raises(ArgumentError, match="version is 55, and a node has 60"):
+        second.publish(weights(3), version=55)
+    assert second.publish(weights(3)) == 61
+    assert second.wait(timeout=30) == 61
+
+
 def test_a_node_that_returns_before_the_first_version_gets_parameters(world: World) -> None:
     params = world.create()
     params.follow()

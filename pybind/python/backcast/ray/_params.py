@@ -405,9 +405,14 @@ class ShardParams:
             if node.claim == self._claim:
                 self._fail(error)
                 return
-            # Another learner has published since this handle found its version.
+            # Another learner has published since this handle found its version. No node needs the
+            # older one: one that refused it refuses it again.
             with self._changed:
-                node.version, node.due_s = None, 0.0
+                if self._newest is not None and self._newest.claim == node.claim:
+                    self._newest = None
+                    for other in self._nodes:
+                        other.behind_s = None
+                node.version, node.due_s = None, time.monotonic() + _RETRY_S
         except BackcastError as error:
             with self._changed:
                 node.error, node.due_s = str(error), time.monotonic() + _RETRY_S
@@ -466,7 +471,7 @@ def found(
     like: Any = None,
     timeout_s: float = 10.0,
 ) -> ShardParams:
-    """Find the parameters that the nodes have, and copy the newest version.
+    """Find the parameters that the nodes have, and copy the newest version of the last learner.
 
     Raises
     ------
@@ -484,14 +489,16 @@ def found(
             f"no node of shards '{name}' has parameters; make the shards with "
             "Shards.create(..., params=weights)"
         )
-    newest = max(told, key=lambda k: told[k][1])
-    arrays, version, _ = told[newest]
+    # Versions of two learners do not compare: a node that the later one did not reach may have a
+    # larger one.
+    newest = max(told, key=lambda k: (told[k][2], told[k][1]))
+    arrays, version, claim = told[newest]
     if like is not None:
         names = [array for array, _, _ in arrays]
         _ordered(names, f"parameters of shards '{name}'", _trees.leaves(like, "like"), "like")
     own = Params._of(FlatParams.create(None, arrays), like)
-    claim = max(one[2] for one in told.values())
     params = ShardParams(name, own, calls, nodes, put, claim)
+    params._told = max(one[1] for one in told.values())
     if version:
         sent = _answers(calls, {newest: calls.send(newest, "call", "params.latest")}, timeout_s)
         if newest not in sent:
