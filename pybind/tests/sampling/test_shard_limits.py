@@ -56,8 +56,44 @@ def test_ceilings_are_compared_once_in_a_while_and_not_at_each_draw(
         assert looks == []
         cluster.clock.now += 1.0
         rounds(cluster, sampler, 10, 8)
-        assert sorted(looks) == sorted(set(looks))
+        assert sorted(looks) == [0, 1, 2]
         sampler.close()
+
+
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_a_shard_has_its_ceiling_right_after_the_draw_that_raised_it(prefetch: int) -> None:
+    with started(spec_of(1, COLUMNS, 10_000, LIMITS), ceiling=10) as shards:
+        cluster = Cluster(shards)
+        with cluster.sampler(prefetch=prefetch) as sampler:
+            known = sampler._limits.ceilings
+            assert known is not None
+            rounds(cluster, sampler, 6, 16, writers=(0,))
+            for _ in range(12):
+                cluster.append(0, 1_000)
+                cluster.clock.now += 1.0
+                before = known.limit
+                sampler.sample(16)
+                assert known.limit == before + 16
+                assert limiter_of(shards[0]).ceiling == known.target(0) == known.limit
+
+
+def test_a_draw_that_waits_lets_writers_go_on_as_far_as_it_was_admitted() -> None:
+    with started(spec_of(1, COLUMNS, 10_000, LIMITS), ceiling=10) as shards:
+        cluster = Cluster(shards)
+        with cluster.sampler() as sampler:
+            for _ in range(4):
+                total = cluster.append(0, 1_000)
+            assert total < 1_000
+            # Needs more inserts than the limit allows before any of its items counts.
+            sleep, written = cluster.clock.sleep, list[int]()
+
+            def writing(seconds: float) -> None:
+                sleep(seconds)
+                written.append(cluster.append(0, 1_000))
+
+            sampler._sleep = writing
+            sampler.sample(500, timeout=60)
+            assert sum(written) > 400
 
 
 def test_the_limiter_holds_writers_of_all_shards_together() -> None:

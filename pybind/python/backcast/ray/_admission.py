@@ -46,15 +46,24 @@ class Admission:
         return self._own + sum(link.samples for link in self.links)
 
     def follow(self, key: str) -> None:
-        """Raise the limit, and tell those shards that no block is asked of."""
+        """Raise the limit, and tell those shards that no block is asked of.
+
+        Called after a draw is admitted, which raises the limit: a look before it would come a draw
+        too early, and put off the next look.
+        """
+        self._raise_limit()
+        if self.ceilings is None:
+            return
+        for link in self.links:
+            if link.wants_counts(_COUNTS_S):
+                link.ask_counts(key)
+
+    def _raise_limit(self) -> None:
         if self.ceilings is None or self._band is None:
             return
         most = self._band.most_inserts(self.samples)
         if most is not None:
             self.ceilings.raise_limit(most)
-        for link in self.links:
-            if link.wants_counts(_COUNTS_S):
-                link.ask_counts(key)
 
     def admit(self, items: int, key: str) -> bool:
         """Count items one by one; return whether all of them may be drawn."""
@@ -65,6 +74,7 @@ class Admission:
         self._own += more
         self.admitted += more
         if self.admitted < items:
+            self._raise_limit()
             for link in self.links:
                 if link.status == "active" and not link.is_asking_counts:
                     link.ask_counts(key)

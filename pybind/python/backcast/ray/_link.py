@@ -137,7 +137,10 @@ class Link:
         self._is_open = False
         self._next_probe = 0.0
         self._looked = float("-inf")
-        """Time at which the ceiling was compared or sent last."""
+        """Time at which the ceiling was compared last.
+
+        A block may have been asked for with an older one since, before its draw raised the limit.
+        """
         self._updates: deque[tuple[Pending, int]] = deque()
 
     @property
@@ -225,7 +228,6 @@ class Link:
         """Return the shard's ceiling in its own count. Counts it as sent."""
         if self._ceilings is None or not self.has_end or not self.has_answered:
             return None
-        self._looked = self._clock()
         return max(0, self._ceilings.request(self.number) - self._offset)
 
     def _send(

@@ -491,9 +491,10 @@ class ShardSampler:
             yield self._links[int(shard) % len(self._links)], np.flatnonzero(places == shard)
 
     def _fill(self, is_next: bool = True) -> None:
-        """Ask for the blocks of the next draws, and tell shards their ceilings.
+        """Ask for the blocks of the next draws.
 
-        ``is_next``: a draw follows, which needs one of each shard.
+        ``is_next``: a draw follows, which needs one of each shard. Else shards are told their
+        ceilings too.
         """
         shares = self._heads.shares()
         for link, share in zip(self._links, shares, strict=True):
@@ -510,7 +511,8 @@ class ShardSampler:
             while link.blocks_ahead < ahead:
                 link.ask_block(*link.want)
         self._raise()
-        self._limits.follow(self._key)
+        if not is_next:
+            self._limits.follow(self._key)
 
     def _ask_all(self) -> None:
         for link in self._links:
