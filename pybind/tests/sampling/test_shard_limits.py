@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
+from pathlib import Path
 
 import backcast as bc
 import pytest
@@ -195,6 +196,36 @@ def test_inserts_of_lost_rings_stay_counted_by_a_sampler_that_goes_on(is_lost_ag
             # Draws go on at once, which would wait for the lost inserts otherwise.
             rounds(cluster, again, 6, 16, writers=(0, 1, 2), timeout=0)
             assert again.stats()["limiter"]["excess"] == 0
+
+
+@pytest.mark.parametrize("is_lost_before", [False, True])
+def test_inserts_of_a_loaded_ring_beyond_those_of_the_state_are_counted(
+    is_lost_before: bool, tmp_path: Path
+) -> None:
+    with started(limited(), ceiling=10) as shards:
+        cluster = Cluster(shards)
+        with cluster.sampler() as sampler:
+            rounds(cluster, sampler, 6, 16, writers=(0, 1, 2))
+            if is_lost_before:
+                lose(cluster, 2)
+                with pytest.warns(ShardWarning, match="lost its rows"):
+                    rounds(cluster, sampler, 6, 16, writers=(0, 1, 2))
+            state = sampler.state()
+            # The snapshot is of a later instant than the state.
+            rounds(cluster, sampler, 6, 16, writers=(2,))
+            known = sampler.stats()["limiter"]["inserts"]
+        lost, store = shards[2], str(tmp_path)
+        own, of_state = limiter_of(lost).inserts, state["rings"][2]
+        assert own > of_state["inserts"] - of_state["offset"]
+        cluster.writers[2].close()
+        part = lost.call("snapshots.save", "later", store)["part"]
+        lost.remove()
+        shards[2] = cluster.ways[2].shard = Shard(lost.spec, 2, "node-9")
+        shards[2].call("snapshots.load", part, store, "error")
+        assert limiter_of(shards[2]).inserts == own
+        with cluster.sampler(state=state) as again:
+            assert again.stats()["limiter"]["inserts"] == known
+            assert again.stats()["limiter"]["ceilings"][2] >= own
 
 
 def test_a_ceiling_that_is_meant_for_a_lost_ring_is_not_set() -> None:

@@ -373,8 +373,10 @@ class Link:
         if sent.has_ceiling:
             ceilings.answer(self.number, inserts + self._offset, counts.waiting, is_old=is_new)
         if is_lost:
-            # Inserts of the lost ring stay counted.
-            self._offset = ceilings.shares[self.number].inserts - inserts
+            # Inserts of the lost ring stay counted. A snapshot may have been loaded in its place
+            # that has counted more of them.
+            known_before = ceilings.shares[self.number].inserts
+            self._offset = max(self._offset, known_before - inserts)
         if is_new:
             known = counts.ceiling if counts.ceiling is not None else inserts
             ceilings.join(self.number, inserts + self._offset, known + self._offset)
