@@ -145,6 +145,10 @@ def test_wrong_arguments_change_nothing(shards: list[Shard]) -> None:
         sampler_of(shards, prefetch=-1)
     with pytest.raises(SampleError, match="state"):
         sampler_of(shards, state={"version": 0})
+    # Version 1 has no identities of rings.
+    earlier = {key: value for key, value in sampler.state().items() if key != "rings"}
+    with pytest.raises(SampleError, match="version 1 and 2 shards; give one of version 2 and 2"):
+        sampler_of(shards, state={**earlier, "version": 1})
     with pytest.raises(TypeError, match="cannot be pickled"):
         pickle.dumps(sampler)
     uniform = sampler_of(shards)

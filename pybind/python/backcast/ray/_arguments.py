@@ -12,7 +12,7 @@ from backcast.errors import ArgumentError, SampleError
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-STATE = 1
+STATE = 2
 """Version of a saved state."""
 
 
