@@ -287,6 +287,17 @@ def test_statistics_leave_out_shards_that_have_no_ring(world: World) -> None:
     world.calls.objects[1].start("attach")
 
 
+def test_statistics_raise_what_a_shard_raises(world: World, monkeypatch: Any) -> None:
+    world.fill(10)
+
+    def damaged(*_given: object) -> None:
+        raise CorruptError("the counters of lane 3 are damaged")
+
+    monkeypatch.setattr(world.calls.objects[1], "call", damaged)
+    with pytest.raises(CorruptError, match="lane 3"):
+        _stats.merged(world.spec, world.calls, [], None, 30.0)
+
+
 def test_what_a_sampler_knows_of_its_shards_is_shown(world: World) -> None:
     counts = {"inserts": 60, "samples": 240, "limit": 85, "ceilings": [20, 30, 35], "excess": 0}
     statuses = [{"status": "active"}, {"status": "lost"}, {"status": "suspended"}]

@@ -169,6 +169,8 @@ class OnNodes:
             If ``timeout`` is not above 0.
         ClosedError
             If the handle was closed.
+        BackcastError
+            As a shard raised. Those that have no ring do not answer.
         """
         self._opened()
         seconds = seconds_of(timeout, "timeout")

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from backcast.errors import BackcastError
+from backcast.errors import NotFoundError
 from backcast.ray._node_calls import NodeDownError, arriving
 
 if TYPE_CHECKING:
@@ -50,6 +50,11 @@ def merged(
         Rows at an earlier call, which returned them.
     timeout_s : float
         Seconds to wait for the nodes.
+
+    Raises
+    ------
+    BackcastError
+        As a node raised, other than NotFoundError for a ring that is not there yet.
     """
     count = len(spec.places)
     told = _told(calls, count, timeout_s)
@@ -107,6 +112,6 @@ def _told(calls: NodeCalls, count: int, timeout_s: float) -> dict[int, dict[str,
     found: dict[int, dict[str, Any]] = {}
     for number, call in arriving(calls, asked, timeout_s):
         # A shard that has no ring has nothing to tell either.
-        with suppress(NodeDownError, BackcastError):
+        with suppress(NodeDownError, NotFoundError):
             found[number] = calls.answer(call)
     return found
