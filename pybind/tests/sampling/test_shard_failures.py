@@ -12,9 +12,9 @@ import backcast as bc
 import numpy as np
 import pytest
 from backcast._shards import Drawn
-from backcast.errors import LappedError, SampleError, ShardWarning, WaitTimeoutError
+from backcast.errors import CorruptError, LappedError, SampleError, ShardWarning, WaitTimeoutError
 from backcast.ray._sampler import ShardSampler
-from backcast.ray._shard import Shard
+from backcast.ray._shard import BlockRequest, Shard
 from local_shards import spec_of, started
 from unreliable_shards import COLUMNS, TIMEOUT, Cluster, lose, rounds, shards_of
 
@@ -326,6 +326,38 @@ def test_what_became_of_an_update_is_looked_at_once(cluster: Cluster) -> None:
     link.poll()
     assert link.counts["stale_priorities"] == mine.sum()
     assert cluster.ways[0].waits - waits == 1
+
+
+@pytest.mark.parametrize("method", ["update_priorities", "gather"])
+def test_an_error_after_a_draw_is_raised_before_anything_is_sent(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    sampler = cluster.sampler(select=bc.Priority(alpha=1.0))
+    block, asked = cluster.shards[1].block, list[BlockRequest]()
+
+    def damaged(request: BlockRequest) -> list[Any]:
+        asked.append(request)
+        if len(asked) <= sampler._prefetch:
+            return block(request)
+        raise CorruptError("the table is damaged")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(cluster.shards[1], "block", damaged)
+        # The draw is whole: a block that was asked for ahead fails, whose answer is taken here.
+        batch = sampler.sample(256)
+        assert shards_of(batch) == {0, 1, 2}
+        assert sampler.stats()["batches"] == 1
+        given = [batch.index, batch["shard"]]
+        if method == "update_priorities":
+            given.append(np.full(256, 7.0))
+        with pytest.raises(CorruptError, match="damaged"):
+            getattr(sampler, method)(*given)
+    updated = [shard.ring.stats()["tables"][0]["updated"] for shard in cluster.shards]
+    assert updated == [0, 0, 0]
+    # It is raised once.
+    getattr(sampler, method)(*given)
+    updated = [shard.ring.stats()["tables"][0]["updated"] for shard in cluster.shards]
+    assert all(count > 0 for count in updated) == (method == "update_priorities")
 
 
 def test_options_that_blocks_refuse_are_refused_at_the_sampler(cluster: Cluster) -> None:

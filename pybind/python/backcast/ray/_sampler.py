@@ -90,7 +90,7 @@ class ShardSampler:
         self._batches = state["batches"] if state else 0
         self._last_batch = 64
         self._error: Exception | None = None
-        """Error after a draw, which the next call raises."""
+        """Error after a draw, which the next call that draws, gathers or updates raises."""
         if state:
             self._heads._rng.bit_generator.state = state["rng"]
             for link, known in zip(self._links, state["rings"], strict=True):
@@ -236,7 +236,7 @@ class ShardSampler:
 
         Rows that were overwritten or lost meanwhile, and those of shards that do not answer, are
         left out and counted: ``stats()["shards"][k]["stale_priorities"]``. What a shard refuses is
-        raised by a later call.
+        raised by a later call that draws, gathers or updates. An update that raises sets none.
 
         Parameters
         ----------
@@ -256,9 +256,12 @@ class ShardSampler:
             lengths differ.
         ClosedError
             If the sampler was closed.
+        BackcastError
+            As a shard raised since the last call, before anything is sent.
         """
         with self._lock:
             self._usable()
+            self._raise()
             if self._priority is None:
                 raise SampleError(
                     "the sampler draws without priorities; give select=bc.Priority(...)"
@@ -287,7 +290,6 @@ class ShardSampler:
                 if kept is not None:
                     options["mask"] = kept[at]
                 link.send_update(self._key, link.generation, rows[at], values[at], options)
-            self._raise()
 
     @explained
     def gather(
@@ -323,11 +325,14 @@ class ShardSampler:
             If a shard does not answer: its rows are neither overwritten nor lost.
         ClosedError
             If the sampler was closed.
+        BackcastError
+            As a shard raised since the last call, before anything is asked.
         """
         if missing not in ("error", "mask"):
             raise ArgumentError(f"missing is {missing!r}; give 'error' or 'mask'")
         with self._lock:
             self._usable()
+            self._raise()
             rows, places = located(index, shard)
             if not len(rows):
                 raise SampleError("index has no rows; give at least one")
