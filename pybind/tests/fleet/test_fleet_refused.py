@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import subprocess
 import sys
@@ -54,6 +55,11 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], list[str]]] = {
     "buffer": ({"buffer": "pong"}, TypeError, ["buffer", "'pong'", "ReplayBuffer"]),
     "env": ({"env": {"OMP_NUM_THREADS": 2}}, TypeError, ["OMP_NUM_THREADS"]),
     "timeout": ({"start_timeout": 0}, ValueError, ["start_timeout", "0"]),
+    "endless timeout": (
+        {"start_timeout": math.inf},
+        ValueError,
+        ["start_timeout is inf; give seconds above 0 and below 1e9"],
+    ),
     "no time": ({"report_timeout": 0}, ValueError, ["report_timeout", "0"]),
     "words": ({"report_timeout": "long"}, TypeError, ["report_timeout", "'long'"]),
 }

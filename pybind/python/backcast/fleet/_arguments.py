@@ -36,10 +36,10 @@ def seed_of(seed: object) -> int:
 
 
 def seconds_of(value: object, what: str) -> float:
-    """Check a time above 0."""
+    """Check a time above 0 that any clock can hold."""
     seconds = number_of(value, what)
     if not 0 < seconds < 1e9:
-        raise ArgumentError(f"{what} is {seconds:g}; give seconds above 0")
+        raise ArgumentError(f"{what} is {seconds:g}; give seconds above 0 and below 1e9")
     return seconds
 
 

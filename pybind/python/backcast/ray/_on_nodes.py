@@ -166,7 +166,7 @@ class OnNodes:
         Raises
         ------
         ArgumentError
-            If ``timeout`` is not above 0.
+            If ``timeout`` is not above 0 and below 1e9.
         ClosedError
             If the handle was closed.
         BackcastError
@@ -224,7 +224,8 @@ class OnNodes:
         StorageError, SpaceError
             If a node or this process cannot write its part.
         ArgumentError
-            If the label is no name, or ``state`` no JSON value.
+            If the label is no name, ``state`` no JSON value, or ``timeout`` not above 0 and below
+            1e9.
         ClosedError
             If the handle was closed.
         """
@@ -291,7 +292,8 @@ class OnNodes:
         NotFoundError
             If there is no such snapshot, or a part that no node can read.
         ArgumentError
-            If another number of nodes is given than were saved.
+            If another number of nodes is given than were saved, or ``timeout`` is not above 0 and
+            below 1e9.
         CorruptError
             If the manifest or a part is damaged.
         ExistsError
