@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,12 @@ from backcast.errors import (
     ClosedError,
     InUseError,
     SchemaError,
+    ShardWarning,
     SpaceError,
     WaitWarning,
 )
 from backcast.ray import _node_params, _params
+from backcast.ray._node_calls import NodeDownError
 from backcast.ray._shard import Shard
 from backcast.ray._spec import Place, Spec
 from local_nodes import LocalCalls
@@ -350,6 +353,48 @@ def test_versions_go_on_above_those_of_a_node_that_did_not_answer(world: World) 
     assert second.publish(weights(3)) == 61
     assert second.wait(timeout=30) == 61
     assert claim < world.calls.objects[1].state["params"][1]
+
+
+def test_parameters_of_nodes_that_do_not_answer_are_not_said_to_be_missing(world: World) -> None:
+    world.calls.down.add(1)
+    with pytest.raises(bc.WaitTimeoutError, match=r"shard 1 of 'walk'.* did not say within 10"):
+        world.found()
+    world.calls.down.clear()
+    with pytest.raises(bc.NotFoundError, match="no node of shards 'walk' has parameters"):
+        world.found()
+
+
+def test_a_fleet_goes_on_without_parameters_of_a_node_that_does_not_answer(world: World) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert _params.sought(world.found) is None
+    world.calls.down.add(1)
+    with pytest.warns(
+        ShardWarning, match=r"shard 1 of 'walk'.*Nodes that return get no parameters until"
+    ):
+        assert _params.sought(world.found) is None
+    world.calls.down.clear()
+    world.create().publish(weights(1))
+    assert world.handles[0].wait(timeout=30) == 1
+    world.calls.down.add(1)
+    found = _params.sought(world.found)
+    assert found is not None
+    assert found.version == 1
+
+
+def test_a_node_that_does_not_send_what_it_has_is_named(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.create().publish(weights(1))
+    world.handles[0].wait(timeout=30)
+    world.handles[0].close()
+
+    def down(*_given: object) -> None:
+        raise NodeDownError("the node went down meanwhile")
+
+    monkeypatch.setattr(_node_params, "latest", down)
+    with pytest.warns(ShardWarning, match=r"shard \d of 'walk'.* did not send its parameters"):
+        assert _params.sought(world.found) is None
 
 
 def test_a_structure_is_given_back(world: World) -> None:

@@ -12,7 +12,7 @@ from weakref import WeakSet
 import ray
 
 from backcast._calls import explained
-from backcast.errors import ExistsError, NotFoundError, WaitTimeoutError
+from backcast.errors import ExistsError, WaitTimeoutError
 from backcast.fleet._arguments import seconds_of
 from backcast.ray import _manifest, _params, _snapshots, _stats
 from backcast.ray._calls import RayCalls
@@ -62,6 +62,9 @@ class OnNodes:
         ------
         NotFoundError
             If the shards were made without ``params=``.
+        WaitTimeoutError
+            If the node of the newest version does not send it within ten seconds, or some do not
+            answer and no other has any.
         ClosedError
             If the handle was closed.
         """
@@ -91,7 +94,9 @@ class OnNodes:
 
         Each node supervises its own actors, beside its shard: an actor that dies is restarted there
         without the learner. Ranks and seeds go on from node to node. The fleet ends with this
-        process. A node that returns gets its actors again.
+        process. A node that returns gets its actors again, and :attr:`params` before them if there
+        are any. A handle that has not used them looks for them here, for at most 20 seconds if a
+        node does not answer.
 
         Parameters
         ----------
@@ -118,13 +123,18 @@ class OnNodes:
             If an argument is invalid, or the actor cannot be sent.
         ClosedError
             If the handle was closed.
+
+        Warns
+        -----
+        ShardWarning
+            If the parameters were not found because a node does not answer. The fleet goes on, and
+            nodes that return get none until :attr:`params` has published or waited.
         """
         from backcast.ray._fleet import ShardFleet
 
         self._opened()
         # Actors rely on parameters that are there.
-        with suppress(NotFoundError):
-            _ = self.params
+        _params.sought(lambda: self.params)
         return ShardFleet(
             self,  # type: ignore[arg-type]
             actor,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from backcast import _trees
-from backcast._calls import explained
+from backcast._calls import explained, levels_up
 from backcast._native import FlatParams
 from backcast._params import Params, _ordered
 from backcast.errors import (
@@ -22,6 +22,7 @@ from backcast.errors import (
     ClosedError,
     InUseError,
     NotFoundError,
+    ShardWarning,
     SpaceError,
     WaitTimeoutError,
     WaitWarning,
@@ -476,14 +477,22 @@ def found(
     Raises
     ------
     NotFoundError
-        If no node that answers has any.
+        If no node has any.
     SchemaError
         If ``like`` has other names.
     WaitTimeoutError
-        If the node of the newest version does not send it in time.
+        If the node of the newest version does not send it in time, or some do not answer and no
+        other has any.
     """
     asked = {k: calls.send(k, "call", "params.look") for k in range(len(nodes))}
-    told = {k: one for k, one in _answers(calls, asked, timeout_s).items() if one is not None}
+    answers = _answers(calls, asked, timeout_s)
+    told = {k: one for k, one in answers.items() if one is not None}
+    if not told and len(answers) < len(nodes):
+        silent = ", ".join(label for k, label in enumerate(nodes) if k not in answers)
+        raise WaitTimeoutError(
+            f"{silent} did not say within {timeout_s:g} s whether there are parameters, and no "
+            "other node has any; try again when it answers"
+        )
     if not told:
         raise NotFoundError(
             f"no node of shards '{name}' has parameters; make the shards with "
@@ -502,12 +511,37 @@ def found(
     if version:
         sent = _answers(calls, {newest: calls.send(newest, "call", "params.latest")}, timeout_s)
         if newest not in sent:
-            raise WaitTimeoutError(f"{nodes[newest]} did not send its parameters; attach again")
+            raise WaitTimeoutError(
+                f"{nodes[newest]} did not send its parameters within {timeout_s:g} s; try again "
+                "when it answers"
+            )
         own._native.publish(sent[newest][1], sent[newest][0])
         params._newest = _Version(own.version, claim)
     for k, one in told.items():
         params._nodes[k].version = one[1]
     return params
+
+
+def sought(find: Callable[[], ShardParams]) -> ShardParams | None:
+    """Find parameters for a fleet, which goes on without them.
+
+    Warns
+    -----
+    ShardWarning
+        If a node does not say whether there are any.
+    """
+    try:
+        return find()
+    except NotFoundError:
+        # The shards were made without.
+        return None
+    except WaitTimeoutError as error:
+        message = (
+            f"{error}. Nodes that return get no parameters until `params` of the shards has "
+            "published or waited"
+        )
+        warnings.warn(ShardWarning(message), stacklevel=levels_up() + 1)
+        return None
 
 
 def _answers(calls: NodeCalls, asked: dict[int, Any], timeout_s: float) -> dict[int, Any]:
