@@ -427,4 +427,4 @@ class Link:
         self._warn(f"{self.label} is {status}: {reason}; draws go on without it")
 
     def _warn(self, message: str) -> None:
-        warnings.warn(message, ShardWarning, stacklevel=levels_up() + 1)
+        warnings.warn(message, ShardWarning, stacklevel=levels_up())

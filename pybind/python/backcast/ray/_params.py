@@ -540,7 +540,7 @@ def sought(find: Callable[[], ShardParams]) -> ShardParams | None:
             f"{error}. Nodes that return get no parameters until `params` of the shards has "
             "published or waited"
         )
-        warnings.warn(ShardWarning(message), stacklevel=levels_up() + 1)
+        warnings.warn(ShardWarning(message), stacklevel=levels_up())
         return None
 
 

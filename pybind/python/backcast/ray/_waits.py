@@ -54,7 +54,7 @@ class Wait:
         waited = self._clock() - self._begin
         if not self._warned and waited > _LONG_S:
             self._warned = True
-            warnings.warn(words(waited), WaitWarning, stacklevel=levels_up() + 1)
+            warnings.warn(words(waited), WaitWarning, stacklevel=levels_up())
         self._sleep(PAUSE_S)
 
 
