@@ -266,13 +266,18 @@ def test_a_volume_that_cuts_no_order_changes_no_baseline(baseline: Baseline) -> 
     assert (bound.turnover, bound.costs) == (free.turnover, free.costs)
 
 
-def test_purchases_go_on_when_the_sales_that_pay_for_them_are_done() -> None:
+@pytest.mark.parametrize("closed", [(), (106,), (107,), (106, 107)])
+def test_purchases_go_on_when_the_sales_that_pay_for_them_are_done(closed: tuple[int, ...]) -> None:
     close = np.full((3, DAYS), 20.0)
     close[2, 100:] = 80.0
     volume = np.array([[1e9], [1e9], [200.0]])
+    # The sale begins on day 105. On these days the rest of it waits.
+    tradable = np.ones((3, DAYS), np.bool_)
+    tradable[2, list(closed)] = False
     found = evaluate(
         idle, panel_with(close, volume), [(60, DAYS)], baselines=[EqualWeight(45)],
         resamples=10, max_volume=0.1, buy_cost_pct=0, sell_cost_pct=0, initial_amount=6_000.0,
+        tradable=tradable,
     ).baselines["equal_weight"]  # fmt: skip
     # 100 shares of each become worth 12,000. The sale of 50 of the third one, 20 a bar, pays for
     # 100 of each of the others.

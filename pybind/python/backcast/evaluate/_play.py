@@ -175,9 +175,9 @@ class _Rebalancing:
         self.tradable = np.ones((0, 0), np.bool_)
         # Shares to hold, from the last rebalancing on.
         self.target = np.zeros((0, 0))
-        # Shares ordered on the last bar. Tickers whose orders have not reached their target, and
-        # those among them that wait for a bar.
-        self.ordered = np.zeros((0, 0))
+        # Shares held before the last bar, and ordered on it. Tickers whose orders have not reached
+        # their target, and those among them that wait for a bar.
+        self.held, self.ordered = np.zeros((0, 0)), np.zeros((0, 0))
         self.pending, self.waiting = np.zeros((0, 0), np.bool_), np.zeros((0, 0), np.bool_)
 
     def see(self, envs: PortfolioVectorEnv) -> None:
@@ -219,7 +219,8 @@ class _Rebalancing:
             self.target, self.pending = self._targets(obs, self._weights(day), day), listed
         else:
             self.target = np.floor(self.target * self.splits[:, day])
-        wanted = np.where(self.pending & listed, self.target - obs["shares"], 0.0)
+        self.held = np.array(obs["shares"], np.float64)
+        wanted = np.where(self.pending & listed, self.target - self.held, 0.0)
         self.waiting = self.pending & ~listed
         self.ordered = np.clip(wanted, -_LARGEST, _LARGEST)
         orders: Floats = self.ordered / _LARGEST
@@ -228,14 +229,16 @@ class _Rebalancing:
     def filled(self, infos: Mapping[str, Any]) -> None:
         """Find the orders to go on with: those that the volume cut.
 
-        Purchases that lacked cash because the volume cut a sale are among them.
+        Purchases that lacked cash because the volume cut a sale are among them, also while the rest
+        of that sale waits for a bar.
         """
         if "limits" not in infos:
             self.pending = np.zeros(self.ordered.shape, np.bool_)
             return
         limits = infos["limits"]
         cut = limits == OrderLimit.VOLUME
-        sale_cut = (cut & (self.ordered < 0)).any(axis=1, keepdims=True)
+        sales = (cut & (self.ordered < 0)) | (self.waiting & (self.target < self.held))
+        sale_cut = sales.any(axis=1, keepdims=True)
         self.pending = cut | (sale_cut & (limits == OrderLimit.FUNDS)) | self.waiting
 
     def _weights(self, day: int) -> Floats:
