@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -62,13 +63,13 @@ def play_policy(
 ) -> Played:
     """Play a policy from the first to the last day of a range."""
     if hasattr(policy, "predict"):
-        return _play(_Predicting(policy, len(seeds)), panel, days, seeds, settings)
+        return _play(_Predicting(policy), panel, days, seeds, settings)
     if not callable(policy):
         raise ArgumentTypeError(
             f"policy is {policy!r:.60}, a {type(policy).__name__}; give a function of a batch of "
             "observations that returns actions, or a model with `predict`"
         )
-    return _play(lambda obs, begun: policy(obs), panel, days, seeds, settings)
+    return _play(_Calling(policy), panel, days, seeds, settings)
 
 
 def play_baseline(
@@ -90,25 +91,19 @@ def play_baseline(
 
 
 def _play(
-    act: Callable[[Any, NDArray[np.bool_]], Any],
-    panel: Panel,
-    days: Range,
-    seeds: list[int],
-    settings: Mapping[str, Any],
+    player: _Player, panel: Panel, days: Range, seeds: list[int], settings: Mapping[str, Any]
 ) -> Played:
     runs, length = len(seeds), days[1] - days[0]
     with _environment(panel, days, runs, settings) as envs:
         obs, _ = envs.reset(seed=seeds, options={"start_day": days[0]})
-        if isinstance(act, _Rebalancing):
-            act.see(envs)
+        player.see(envs)
         begun = np.ones(runs, np.bool_)
         values = np.full((runs, length), np.nan)
         turnover, costs = np.zeros(runs), np.zeros(runs)
         playing = np.ones(runs, np.bool_)
         while playing.any():
-            obs, _, terminated, truncated, infos = envs.step(act(obs, begun))
-            if isinstance(act, _Rebalancing):
-                act.filled(infos)
+            obs, _, terminated, truncated, infos = envs.step(player(obs, begun))
+            player.filled(infos)
             ended = terminated | truncated
             begun = ended
             if not ended.any():
@@ -145,10 +140,34 @@ class _environment:  # noqa: N801 - a context, as contextlib has them
         self.envs.close()
 
 
-class _Predicting:
+class _Player(ABC):
+    """Decides the actions of an episode."""
+
+    @abstractmethod
+    def __call__(self, obs: Any, begun: NDArray[np.bool_]) -> Any:  # noqa: ANN401
+        """Return actions for observations; `begun` marks the runs whose episode begins."""
+
+    def see(self, envs: PortfolioVectorEnv) -> None:  # noqa: B027 - policies see nothing of it
+        """Read the tickers and costs of an environment before its first step."""
+
+    def filled(self, infos: Mapping[str, Any]) -> None:  # noqa: B027 - policies go on without it
+        """Read what a step did with the orders."""
+
+
+class _Calling(_Player):
+    """Function of a batch of observations."""
+
+    def __init__(self, policy: Callable[[Any], Any]) -> None:
+        self.policy = policy
+
+    def __call__(self, obs: Any, begun: NDArray[np.bool_]) -> Any:  # noqa: ANN401
+        return self.policy(obs)
+
+
+class _Predicting(_Player):
     """Model of Stable-Baselines3: without noise, and with the state of a recurrent one."""
 
-    def __init__(self, model: Any, runs: int) -> None:  # noqa: ANN401 - of another library
+    def __init__(self, model: Any) -> None:  # noqa: ANN401 - of another library
         self.model, self.state = model, None
 
     def __call__(self, obs: Any, begun: NDArray[np.bool_]) -> Any:  # noqa: ANN401
@@ -158,7 +177,7 @@ class _Predicting:
         return actions
 
 
-class _Rebalancing:
+class _Rebalancing(_Player):
     """Orders in shares that bring a portfolio to the weights of a baseline.
 
     They are decided on the open of a day and the closes before it, and filled as other orders. What
