@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from backcast.errors import ArgumentTypeError, EnvError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import NDArray
 
     from backcast._native import PortfolioBatch
 
@@ -178,7 +180,7 @@ Reward: TypeAlias = (
     | DifferentialSharpe
     | Drawdown
     | Excess
-    | "Callable[[PortfolioStep], ArrayLike]"
+    | Callable[[PortfolioStep], ArrayLike]
 )
 
 _WORDS: dict[type, str] = {

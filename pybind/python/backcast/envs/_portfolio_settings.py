@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import date
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
+from typing import Literal, TypeAlias, TypedDict
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from backcast.envs._portfolio_rules import Actions, Margin, Reward
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
 
 Day: TypeAlias = int | str | date | np.datetime64
 Bidding = Literal["default", "deterministic", "uniform", "adv_uniform"]

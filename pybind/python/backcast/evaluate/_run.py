@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from types import NoneType
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -282,9 +283,9 @@ def _check_settings(settings: Mapping[str, Any]) -> None:
     for name, (value, reason) in _AHEAD.items():
         if name in settings and settings[name] == value:
             raise ArgumentError(f"{name} is {value!r}, which {reason}")
+    hints = get_type_hints(PortfolioSettings)
     for name, given in settings.items():
-        hint = PortfolioSettings.__annotations__.get(name)
-        if given is None and hint is not None and "None" not in str(hint):
+        if given is None and name in hints and NoneType not in get_args(hints[name]):
             raise ArgumentError(
                 f"{name} is None, which means nothing for this setting; give a value, or leave it "
                 "out for its default"
