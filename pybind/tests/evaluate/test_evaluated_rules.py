@@ -19,7 +19,7 @@ from backcast.evaluate import (
     evaluate,
     sharpe_ratio,
 )
-from backcast.evaluate._statistics import Resampled, grown, growth
+from backcast.evaluate._statistics import Resampled, grown, growth, until_ruin
 from evaluate_markets import DAYS, closes
 
 SPLIT_ON, RATIO = 80, 4.0
@@ -179,10 +179,11 @@ def test_slippage_a_share_is_part_of_what_baselines_pay() -> None:
 
 def test_what_is_lost_with_more_than_all_earns_nothing_again() -> None:
     returns = np.array([[0.1, -1.5, 0.2, -1.4, 0.3], [0.1, -0.5, 0.2, 0.0, 0.1]])
-    np.testing.assert_allclose(growth(returns)[0], [1.1, -0.55, -0.55, -0.55, -0.55])
-    np.testing.assert_allclose(growth(returns)[1], np.cumprod(1 + returns[1]))
-    np.testing.assert_allclose(grown(returns), [-1.55, np.prod(1 + returns[1]) - 1])
-    total, _ = Resampled(5, 500, 1.0, 0, 0.95).intervals(returns[:1], 252.0)
+    left = until_ruin(returns)
+    np.testing.assert_allclose(growth(left)[0], [1.1, -0.55, -0.55, -0.55, -0.55])
+    np.testing.assert_allclose(growth(left)[1], np.cumprod(1 + returns[1]))
+    np.testing.assert_allclose(grown(left), [-1.55, np.prod(1 + returns[1]) - 1])
+    total, _ = Resampled(5, 500, 1.0, 0, 0.95).intervals(left[:1], 252.0)
     # Two such losses in a resample are no gain: nothing but gains before the loss makes it larger.
     assert total.high <= 1.3**5 - 1
     assert total.low >= -1 - 0.5 * 1.3**4

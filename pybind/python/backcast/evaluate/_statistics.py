@@ -197,7 +197,10 @@ class Resampled:
         self.seed, self.level = seed, level
 
     def intervals(self, returns: Floats, bars_per_year: float) -> tuple[Interval, Interval]:
-        """Return the total return and the annualised Sharpe ratio of ``[runs, n]`` returns."""
+        """Return the total return and the annualised Sharpe ratio of ``[runs, n]`` returns.
+
+        The returns are those :func:`until_ruin`; each resample is cut at its own ruin.
+        """
         year = math.sqrt(bars_per_year)
         runs = len(returns)
         draw = np.random.default_rng([self.seed, 1])
@@ -238,14 +241,15 @@ def until_ruin(returns: Floats) -> Floats:
 
 
 def grown(returns: Floats) -> Floats:
-    """Return the total return of each row."""
-    total: Floats = np.prod(1 + until_ruin(returns), axis=-1) - 1
+    """Return the total return of each row; give returns :func:`until_ruin`."""
+    total: Floats = np.prod(1 + returns, axis=-1) - 1
     return total
 
 
 def growth(returns: Floats) -> Floats:
-    """Return the growth of one unit by bar."""
-    return (1 + until_ruin(returns)).cumprod(axis=-1)
+    """Return the growth of one unit by bar; give returns :func:`until_ruin`."""
+    growing: Floats = (1 + returns).cumprod(axis=-1)
+    return growing
 
 
 def ratios(returns: Floats) -> Floats:
