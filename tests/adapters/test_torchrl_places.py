@@ -152,3 +152,27 @@ def test_rows_are_read_once_and_the_newest_one_again_when_it_has_a_successor() -
     places.refresh()
     assert (counted.read, len(places), places.next_position) == ([], 0, 0)
     ring.close()
+
+
+@pytest.mark.parametrize("episodes", [1, 11, 12, 13, 30])
+def test_a_ring_that_was_cleared_and_filled_keeps_no_element_of_before(episodes: int) -> None:
+    # Episodes of one element take two rows, and the ring has room for 12 of them.
+    ring = bc.ReplayBuffer.create(None, {"at": ("i8", (), "obs")}, capacity=24)
+    early = Places(ring, SIZE, "at")
+    with ring.writer() as writer:
+        for at in range(SIZE):
+            ends = at == SIZE - 1
+            writer.append(at=at, next_obs={"at": at + 1}, terminated=ends, truncated=False)
+        early.refresh()
+        assert len(early) == SIZE
+        ring.clear()
+        for at in range(episodes):
+            position = at % SIZE
+            writer.append(at=position, next_obs={"at": position}, terminated=True, truncated=False)
+        late = Places(ring, SIZE, "at")
+        for places in (early, late):
+            places.refresh()
+        assert len(early) == len(late) == min(episodes, 12)
+        assert early.index.tolist() == late.index.tolist()
+        assert early.last_position == late.last_position == (episodes - 1) % SIZE
+    ring.close()

@@ -96,8 +96,9 @@ class Places:
         # A row becomes a transition only by the next one.
         if span == self._span:
             return
-        if low > self._span[0] and low > head - self._ring.lane_capacity:
-            # Rows were dropped, and not overwritten.
+        dropped = low > self._span[0] and low > head - self._ring.lane_capacity
+        # Writes after a clear may hide it: they fill the ring. No known element is left then.
+        if dropped or (self._count and self._newest < low):
             self._drop_below(low)
         self._span = span
         start = max(self._read, low)
