@@ -255,8 +255,10 @@ impl TableHeader {
     ) -> Result<(TableShape, TableSettings), SegmentError> {
         CommonHeader::of(self).check(path, KIND_PRIORITIES, ring_uuid, lanes)?;
         let corrupt = |what: &str| SegmentError::corrupt(path, what);
-        let behind = BehindTree::of(self.keeps_priorities)
-            .ok_or_else(|| corrupt("what stands behind its tree is none of 0, 1 and 2"))?;
+        let behind = BehindTree::of(self.keeps_priorities).ok_or_else(|| {
+            let found = self.keeps_priorities;
+            corrupt(&format!("`keeps_priorities` is {found}; expected 0, 1 or 2"))
+        })?;
         let parts = (self.tracks_largest == 1, behind);
         let shape = TableShape::new(lanes, self.lane_leaves, parts)
             .filter(|shape| shape.bytes == self.file_bytes)

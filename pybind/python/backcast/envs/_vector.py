@@ -60,9 +60,9 @@ class PortfolioVectorEnv(PortfolioFace, VectorEnv[Any, Any, Any]):
         Keywords for opening `panel`, such as ``{"macro": ["SP500"]}`` for a file or
         ``{"dir": ...}`` for a name.
     render_mode : {"rgb_array"}, optional
-        Makes :meth:`render` draw prices with trades, value against buying and holding, drawdown;
-        with the dividends and splits that settings name.
-        Needs matplotlib, and records every step.
+        Makes :meth:`render` draw prices with trades, value against buying and holding, and
+        drawdown. Buying and holding counts the dividends and splits that settings name. Needs
+        matplotlib, and records every step.
     **settings : object
         Settings by name: those of :class:`PortfolioSettings`.
 

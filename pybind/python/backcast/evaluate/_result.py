@@ -28,7 +28,7 @@ class Score:
     Parameters
     ----------
     returns : ndarray of float64
-        Simple returns from close to close, over all tests, ``[runs, bars]``. They are 0 behind a
+        Simple returns from close to close, over all tests, ``[runs, bars]``. They are 0 after a
         bar on which a run lost all it had, or more on a margin, in the tests that follow as well.
     total_return : Interval
         Return over all tests together, and its interval.
@@ -100,8 +100,8 @@ class Evaluation:
         """Return how a policy compares with a baseline.
 
         Intervals that overlap are not distinguishable, nor are tests with fewer than 30 returns,
-        which have no intervals. Neither is a better Sharpe ratio of a policy
-        whose deflated one is below the level: the best of many trials is good by luck.
+        which have no intervals. Neither is a better Sharpe ratio of a policy whose deflated one is
+        below the level: the best of many trials is good by luck.
 
         Parameters
         ----------
@@ -168,7 +168,7 @@ class Evaluation:
                 first = int((score.returns <= -1).any(axis=0).argmax())
                 runs = f" in {score.ruined} of {len(score.returns)} runs" * (len(self.seeds) > 1)
                 lines.append(
-                    f"{name} is ruined{runs}, first on {self.dates[first]}: nothing is left behind "
+                    f"{name} is ruined{runs}, first on {self.dates[first]}: nothing is left after "
                     "such a bar"
                 )
         return lines

@@ -228,15 +228,15 @@ class Resampled:
 
 
 def until_ruin(returns: Floats) -> Floats:
-    """Return returns that are 0 behind the bar on which everything was lost, or more.
+    """Return returns that are 0 after the bar on which everything was lost, or more.
 
     Nothing is left to earn with. A second such loss would make a gain of the two.
     """
     lost = returns <= -1
     if not lost.any():
         return returns
-    behind = lost.cumsum(axis=-1) > lost
-    left: Floats = np.where(behind, 0.0, returns)
+    after = lost.cumsum(axis=-1) > lost
+    left: Floats = np.where(after, 0.0, returns)
     return left
 
 

@@ -141,7 +141,7 @@ def _column(
 ) -> NDArray[np.float64]:
     """Return an indicator of all tickers, ``[tickers, days]``, NaN where there is none.
 
-    `shares` are what one share of the first day has become.
+    `shares` is the cumulative split ratio since the first day.
     """
     values, mask = panel.values, panel.mask
     at = {column: panel.columns.index(column) for column in ("high", "low", "close")}

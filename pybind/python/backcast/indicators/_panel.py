@@ -38,7 +38,7 @@ def with_columns(panel: Panel, columns: Mapping[str, NDArray[np.float64]], share
         rows[name] = np.where(mask, numbers, np.nan).ravel()
     # Instants of a panel are in UTC, which `datetime64` does not say.
     zone = None if panel.calendar == "days" else "UTC"
-    # What is doubtful about the rows was warned of when the panel was loaded.
+    # Loading the source panel already warned.
     return Panel._derived(
         rows,
         macro=panel.macro,

@@ -13,7 +13,7 @@ from backcast.errors import ArgumentError, ArgumentTypeError
 
 
 def shares_of(panel: Panel, splits: str | None) -> NDArray[np.float64] | None:
-    """Return what one share of the first day has become, ``[tickers, days]``; None if nothing is.
+    """Return the cumulative split ratio since the first day, ``[tickers, days]``; None without.
 
     Warns of a column whose name says that it has splits, and by which prices move, if no argument
     names it.

@@ -23,8 +23,8 @@ def frame(
 ) -> NDArray[np.uint8]:
     """Draw an episode; return the picture, uint8 ``[480, 640, 3]``.
 
-    `held` is what units become that are bought on the first day: their number ``units`` after
-    splits, and their ``worth`` with dividends, ``[S + 1, T]`` each.
+    `held` has ``units`` after splits, and their ``worth`` with dividends reinvested, ``[S + 1, T]``
+    each.
     """
     figure = Figure(figsize=_SIZE, dpi=_DPI, layout="constrained")
     canvas: Any = FigureCanvasAgg(figure)
@@ -58,7 +58,7 @@ def kept(history: dict[str, Any], worth: NDArray[np.float64]) -> NDArray[np.floa
 
 
 def _prices(ax: Axes, history: dict[str, Any], units: NDArray[np.float64]) -> None:
-    # Prices of what a share of the first day has become: a split moves no line.
+    # Prices times the units after splits: a split moves no line.
     close, days = history["close"] * units, history["day"]
     traded = history["bought"].sum(axis=0) + history["sold"].sum(axis=0)
     # The most traded tickers, at most as many as there are distinguishable colours.

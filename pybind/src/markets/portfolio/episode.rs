@@ -105,8 +105,8 @@ pub(crate) fn recorded(
     Ok(of)
 }
 
-/// Returns what a unit of each ticker becomes that is held over a recorded episode: ``units`` and
-/// ``worth``, float64 `[S + 1, T]`.
+/// Returns units after splits, and their worth with dividends reinvested, over a recorded episode:
+/// ``units`` and ``worth``, float64 `[S + 1, T]`.
 pub(crate) fn held_units(
     py: Python<'_>,
     held: HeldUnits,

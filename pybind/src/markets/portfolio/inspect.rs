@@ -192,7 +192,9 @@ impl PortfolioBatch {
         Ok(episode.into_dict(py)?)
     }
 
-    /// Return what a unit of each ticker becomes that is held over a recorded episode.
+    /// Return units after splits, and their worth with dividends reinvested.
+    ///
+    /// One unit of each ticker is bought at its first close of a recorded episode and held.
     ///
     /// Parameters
     /// ----------
