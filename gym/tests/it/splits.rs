@@ -27,6 +27,9 @@ fn units_that_are_held_follow_splits_and_earn_dividends() {
     market.rows[2][0].as_mut().unwrap()[5] = 2.5;
     market.rows[3][0].as_mut().unwrap()[6] = 0.2;
     market = market.without(0, [4]).flat(1, &[5.0; 8]).without(1, [0, 1, 2]);
+    // The second ticker has its first bar after a split, and with a dividend.
+    let first = market.rows[3][1].as_mut().unwrap();
+    (first[5], first[6]) = (2.0, 0.5);
     let record = PortfolioOptions { record: true, ..options() };
     let named = PortfolioOptions {
         splits: Some("x".to_owned()),
@@ -48,6 +51,7 @@ fn units_that_are_held_follow_splits_and_earn_dividends() {
         for (found, expected) in [
             (of(&held.units, 0), units),
             (of(&held.worth, 0), worth),
+            (of(&held.units, 1), [1.0; 4]),
             (of(&held.worth, 1), [0.0, 0.0, 5.0, 5.0]),
         ] {
             let same = found.iter().zip(expected).all(|(&one, other)| near(one, other));
