@@ -18,8 +18,9 @@ SELECTORS = {
 }
 
 
+@pytest.mark.parametrize("prefetch", [None, 0, 2], ids=["sample", "batches", "ahead"])
 @pytest.mark.parametrize("name", SELECTORS)
-def test_numbers_of_a_sampler_wait_for_no_draw(name: str) -> None:
+def test_numbers_of_a_sampler_wait_for_no_draw(name: str, prefetch: int | None) -> None:
     buf = bc.ReplayBuffer.create(
         None, {"obs": "f4"}, capacity=100, limiter=bc.RateLimiter.queue(20)
     )
@@ -32,8 +33,11 @@ def test_numbers_of_a_sampler_wait_for_no_draw(name: str) -> None:
 
     def draw() -> None:
         try:
-            while True:
-                drawn.append(len(sampler.sample(4).index))
+            if prefetch is None:
+                while True:
+                    drawn.append(len(sampler.sample(4).index))
+            for batch in sampler.batches(4, prefetch=prefetch):
+                drawn.append(len(batch.index))
         except bc.ClosedError:
             pass
 
@@ -45,21 +49,25 @@ def test_numbers_of_a_sampler_wait_for_no_draw(name: str) -> None:
     drawing.start()
     try:
         # The queue has no transition left, and the draw waits without end.
-        until(lambda: buf.stats()["limiter"]["waiters"])
+        until(lambda: len(drawn) == 3 and buf.stats()["limiter"]["waiters"])
         asking.start()
         join(asking)
     finally:
         sampler.close()
         join(drawing)
     batches = len(drawn)
-    assert batches >= 1
+    assert batches == 3
     ((alpha, *counts),) = said
     assert counts == [4 * batches, 0, 4 * batches]
-    expected = {"uniform": None, "priority": 0.7, "rank": 0.7}
-    if name == "annealed rank":
-        expected[name] = 1 - batches / 10
-    if name in expected:
-        assert alpha == (None if expected[name] is None else pytest.approx(expected[name]))
+    expected = {
+        "uniform": None,
+        "priority": 0.7,
+        "rank": 0.7,
+        # The table has the exponent of the last batch, and a sampler by rank that of its next one.
+        "annealed": pytest.approx(1 - (batches - 1) / 10),
+        "annealed rank": pytest.approx(1 - batches / 10),
+    }
+    assert alpha == expected[name]
     for number in ("sampled", "lapped"):
         with pytest.raises(bc.ClosedError):
             getattr(sampler, number)

@@ -148,6 +148,14 @@ impl Prefetcher {
         }
     }
 
+    /// Returns the number of the next batch to be returned, or of the first unused one.
+    pub(crate) fn next_unused(&self) -> u64 {
+        match self {
+            Self::Fresh(batches) => batches.next_batch().wrapping_sub(batches.unused()),
+            Self::Cycle(batches, _) => batches.next_batch().wrapping_sub(batches.unused()),
+        }
+    }
+
     pub(crate) fn state(&self) -> SamplerState {
         match self {
             Self::Fresh(batches) => batches.state(),
@@ -284,7 +292,11 @@ impl Batches {
     /// Takes back a batch that the caller did not get. Does nothing if the iterator was closed, or
     /// has returned another batch meanwhile.
     fn take_back(&self, number: u64) {
-        let _ = self.ahead.with_uninterrupted(|ahead| Ok(ahead.take_back(number)));
+        let _ = self.ahead.with_uninterrupted(|ahead| {
+            ahead.take_back(number);
+            self.draws.set_under_way(ahead.next_unused());
+            Ok(())
+        });
     }
 
     /// Looks for the next batch, for at most `wait`.
@@ -296,6 +308,7 @@ impl Batches {
                 if let Poll::Ready(Some(Ok(_))) = found {
                     ahead.count_unused();
                 }
+                self.draws.set_under_way(ahead.next_unused());
                 let report = if found.is_pending() { ahead.take_report() } else { None };
                 let ring = ahead.ring();
                 let unlinked = ring.take_unlinked().then(|| ring.clone());

@@ -45,7 +45,7 @@ pub(crate) struct SharedSampler {
     pub(super) place: Handle<SamplerPlace>,
     /// Totals, to be read without waiting for a draw.
     totals: Handle<SamplerTotals>,
-    /// Number of the batch that is drawn, for those who ask while another thread draws.
+    /// Number of the batch being drawn. Read while another thread holds the sampler.
     under_way: AtomicU64,
     pub(super) seed: u64,
     /// Whether a draw has begun, which makes the process a learner to a rate limiter.
@@ -137,9 +137,17 @@ impl SharedSampler {
         let under_way = || Some(Ok(self.under_way.load(Ordering::Relaxed)));
         match self.place.with_or(number_of, under_way)? {
             Ok(number) => Ok(number),
-            Err(Some(iterator)) => iterator.with(|iterator| Ok(iterator.state().batches)),
+            Err(Some(iterator)) => iterator.with_or(
+                |iterator| Ok(iterator.next_unused()),
+                || Some(self.under_way.load(Ordering::Relaxed)),
+            ),
             Err(None) => Err(self.lent()),
         }
+    }
+
+    /// Sets the number of the batch that the iterator returns next.
+    pub(crate) fn set_under_way(&self, batch: u64) {
+        self.under_way.store(batch, Ordering::Relaxed);
     }
 
     fn lent(&self) -> Failure {
@@ -244,6 +252,7 @@ impl SharedSampler {
         let _ = self.place.with_uninterrupted(|place| {
             if let SamplerPlace::Here(sampler) = place {
                 sampler.take_back(number);
+                self.set_under_way(sampler.next_batch());
             }
             Ok(())
         });
@@ -419,6 +428,7 @@ impl SharedSampler {
     /// Takes the sampler back from its iterator. Drops it if [`close`](Self::close) was called.
     pub(crate) fn take_back(&self, sampler: CoreSampler) {
         let _ = self.place.with_uninterrupted(|place| {
+            self.set_under_way(sampler.next_batch());
             *place = SamplerPlace::Here(Box::new(sampler));
             Ok(())
         });

@@ -156,19 +156,23 @@ impl SamplerPriorities {
         })
     }
 
-    /// Returns the exponent that samplers by rank draw batch number `batch` by; `None` if it is the
-    /// table's.
-    pub(super) fn own_alpha(&self, batch: u64) -> Option<f64> {
-        match (self.options.by, self.options.alpha) {
-            (PriorityOrder::Rank, Alpha::Constant(alpha)) => Some(alpha),
-            (PriorityOrder::Rank, alpha) => alpha.at(batch),
-            (PriorityOrder::Priority, _) => None,
+    /// Returns the exponent: by rank that of the sampler's next batch, whose number `next_batch`
+    /// returns, else the one that the table has now.
+    pub(super) fn alpha(
+        &self,
+        next_batch: impl FnOnce() -> Result<u64, Failure>,
+    ) -> Result<f64, Failure> {
+        if self.options.by == PriorityOrder::Rank {
+            let next = next_batch()?;
+            let alpha = match self.options.alpha {
+                Alpha::Constant(alpha) => Some(alpha),
+                alpha => alpha.at(next),
+            };
+            if let Some(alpha) = alpha {
+                return Ok(alpha);
+            }
         }
-    }
-
-    /// Returns the exponent that the table has now.
-    pub(super) fn alpha(&self, py: Python<'_>) -> Result<f64, Failure> {
-        py.detach(|| self.handle.with(|priorities| Ok(priorities.alpha())))
+        self.handle.with(|priorities| Ok(priorities.alpha()))
     }
 
     /// Changes the exponent of the table.

@@ -136,11 +136,7 @@ impl Sampler {
     #[getter]
     fn alpha(&self, py: Python<'_>) -> Result<Option<f64>, Failure> {
         let Some(priorities) = &self.priorities else { return Ok(None) };
-        let next = py.detach(|| self.draws.next_batch())?;
-        match priorities.own_alpha(next) {
-            Some(alpha) => Ok(Some(alpha)),
-            None => priorities.alpha(py).map(Some),
-        }
+        py.detach(|| priorities.alpha(|| self.draws.next_batch())).map(Some)
     }
 
     #[setter]
