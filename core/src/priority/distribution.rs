@@ -7,6 +7,7 @@ use backcast_layout::{LEAF_ONE, TableView};
 use super::importance_weights::real;
 use super::ranks::RankMasses;
 use super::updates::Priorities;
+use crate::error::PriorityError;
 use crate::ring::Ring;
 
 /// Distribution of the priorities of a ring's rows, over all rows that have one.
@@ -70,6 +71,15 @@ impl Ring {
     pub fn priority_distributions(&self) -> BTreeMap<String, PriorityDistribution> {
         let tables = self.store().table_views().into_iter();
         tables.map(|(name, view)| (name, PriorityDistribution::of(&view))).collect()
+    }
+
+    /// Returns the distribution of the priorities of a table that was opened before. Fails if it
+    /// was removed.
+    pub(crate) fn distribution_of(
+        &self,
+        table: &str,
+    ) -> Result<PriorityDistribution, PriorityError> {
+        Ok(PriorityDistribution::of(&self.store().table_view(table)?))
     }
 }
 

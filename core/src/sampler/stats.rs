@@ -190,12 +190,12 @@ impl SamplerTotals {
     }
 
     /// Returns the totals and distributions of the sampler. O(rows) if its selector has a table,
-    /// else O(1).
+    /// else O(1). Fails if that table was removed.
     pub fn stats(&self) -> Result<SamplerStats, SampleError> {
         let Self { ring, counters, selector } = self;
-        let distribution = |options| Ok::<_, SampleError>(ring.priorities(options)?.distribution());
+        let priorities = selector.priorities().map(|of| ring.distribution_of(&of.table));
         let times_sampled = match selector {
-            Selector::Table(options) => Some(ring.table(options)?.times_sampled()),
+            Selector::Table(options) => Some(ring.times_sampled_of(options.name())?),
             _ => None,
         };
         Ok(SamplerStats {
@@ -203,7 +203,7 @@ impl SamplerTotals {
             lapped: self.lapped(),
             too_old: counters.too_old.load(Relaxed),
             ages: AgeBin::all_of(&counters.ages.read()),
-            priorities: selector.priorities().map(distribution).transpose()?,
+            priorities: priorities.transpose()?,
             times_sampled,
         })
     }

@@ -7,6 +7,7 @@ use backcast_layout::protocol::{Words, still_whole};
 use backcast_layout::{ClaimSettings, ClaimTableState};
 
 use super::claims::{Table, order_of, sound};
+use crate::error::TableError;
 use crate::ring::Ring;
 use crate::ring::lane_inspection::InspectedLane;
 use crate::row_header::{RowHeader, starts_transition};
@@ -65,10 +66,17 @@ impl Ring {
     pub fn times_sampled(&self) -> BTreeMap<String, Vec<TimesBin>> {
         let states = self.store().claim_states().unwrap_or_default().into_iter();
         let states = states.filter_map(|(_, state)| state.ok());
-        let times = |ClaimTableState { name, settings, pass, next, .. }| {
-            (name, times_sampled(self, settings, &pass, next))
-        };
-        states.map(times).collect()
+        states.map(|state| (state.name.clone(), self.times_of(&state))).collect()
+    }
+
+    /// Returns how often each transition was claimed from a table that was opened before. Fails if
+    /// the table was removed.
+    pub(crate) fn times_sampled_of(&self, table: &str) -> Result<Vec<TimesBin>, TableError> {
+        Ok(self.times_of(&self.store().claim_state(table)?))
+    }
+
+    fn times_of(&self, state: &ClaimTableState) -> Vec<TimesBin> {
+        times_sampled(self, state.settings, &state.pass, state.next)
     }
 }
 

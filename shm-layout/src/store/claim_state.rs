@@ -1,7 +1,7 @@
 //! States of tables of claims: read beside claimants, and restored in a ring without a name.
 
 use super::claim_table::header_of;
-use super::table_file::{Listed, NamedTable, NewTable, listed, make_unnamed};
+use super::table_file::{Listed, NamedTable, NewTable, listed, make_unnamed, opened_again};
 use crate::error::SegmentError;
 use crate::layout::claim_table::{ClaimHeader, ClaimMemory, ClaimSettings, claim_bytes};
 use crate::protocol::claim::{self, ClaimPass};
@@ -34,6 +34,13 @@ impl RingStore {
             (name, state)
         };
         Ok(listed(self)?.into_iter().map(of_table).collect())
+    }
+
+    /// Returns the state of a table of claims that was opened before. The numbers of its pass are
+    /// not checked. Creates none: fails if it was removed.
+    pub fn claim_state(&self, name: &str) -> Result<ClaimTableState, SegmentError> {
+        let memory = opened_again::<ClaimMemory>(self, name)?;
+        Ok(state(name.to_owned(), &memory))
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::table_file::{
     HeapTable, Held, Listed, NamedTable, NewTable, OpenTable, TableFile, TableKind, TableLock,
-    TableName, listed, lock_byte, make_unnamed, open_or_make, readable,
+    TableName, listed, lock_byte, make_unnamed, open_or_make, opened_again, readable,
 };
 use super::table_view::{TableView, settings_of};
 use crate::error::SegmentError;
@@ -242,6 +242,12 @@ impl RingStore {
     pub fn table_views(&self) -> Vec<(String, TableView)> {
         let view = |(name, memory)| (name, TableView { memory });
         readable(self).map(view).collect()
+    }
+
+    /// Maps a table of priorities that was opened before, to be read. Creates none: fails if it was
+    /// removed.
+    pub fn table_view(&self, name: &str) -> Result<TableView, SegmentError> {
+        Ok(TableView { memory: opened_again(self, name)? })
     }
 }
 

@@ -315,6 +315,22 @@ pub(super) fn open_or_make<T: TableKind>(
     Ok(Some(OpenTable { lock, memory: Arc::new(memory), name: named(Some(file)) }))
 }
 
+/// Opens a table of a ring that was opened before. Creates none: fails if it was removed.
+pub(super) fn opened_again<T: TableKind>(
+    store: &RingStore,
+    name: &str,
+) -> Result<Arc<T>, SegmentError> {
+    let removed = || SegmentError::TableRemoved { table: name.to_owned() };
+    let Some(object) = store.object() else {
+        let found = store.heap_tables().into_iter().find(|(table, _)| table == name);
+        let (_, table) = found.ok_or_else(removed)?;
+        return T::of_heap(&table).ok_or_else(|| table.other_kind(name, T::KIND));
+    };
+    store.open_table(object, name).map_err(|error| {
+        if object.has(&file_name(name)) { error } else { object.unless_unlinked(removed()) }
+    })
+}
+
 fn place_of<'a>(store: &'a RingStore, object: &'a Object) -> TablePlace<'a> {
     let (folder, ring_uuid, spec) = (object.folder(), store.uuid(), store.spec());
     TablePlace { object: Some(object), folder, ring_uuid, spec }

@@ -444,12 +444,12 @@ impl Sampler {
     /// function ``beta`` again. Save the state with the data: ``buf.snapshot("epoch-10",
     /// state={"sampler": sampler.state()})``.
     ///
+    /// While another thread draws, the state is the one after its draw, for which the call waits.
+    ///
     /// Returns
     /// -------
     /// dict
     ///     Numbers, words and None, as JSON has them.
-    ///
-    /// While another thread draws, the state is the one after its draw, for which the call waits.
     ///
     /// Raises
     /// ------
@@ -500,6 +500,8 @@ impl Sampler {
     ///
     /// Raises
     /// ------
+    /// NotFoundError
+    ///     If the table of the sampler was removed.
     /// ClosedError
     ///     If the sampler was closed.
     ///
