@@ -22,6 +22,8 @@ const MAX_HEAD_BYTES: usize = 16 * 1024;
 const MAX_HEADERS: usize = 64;
 /// Time-out for reading a request and for writing the page.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Time for one sweep after which `/health` says that the daemon does not work.
+const LONGEST_SWEEP: Duration = Duration::from_secs(60);
 
 /// HTTP server of the metrics.
 #[derive(Debug)]
@@ -105,13 +107,17 @@ fn serve(shared: &Shared, mut stream: TcpStream) {
     let Some(head) = read_until(&mut stream, MAX_HEAD_BYTES, deadline, timeout, ends) else {
         return;
     };
-    let page = respond(&head, || metrics::page(shared));
+    let page = respond(&head, shared.sweeping_for(), || metrics::page(shared));
     let timeout = |stream: &TcpStream, left| stream.set_write_timeout(Some(left));
     let _ = write_by(&mut stream, page.as_bytes(), Instant::now() + PATIENCE, timeout);
 }
 
-/// Returns the response to a request.
-fn respond(head: &[u8], page: impl FnOnce() -> Result<String, PageError>) -> String {
+/// Returns the response to a request. `sweeping` is how long the running sweep has taken.
+fn respond(
+    head: &[u8],
+    sweeping: Option<Duration>,
+    page: impl FnOnce() -> Result<String, PageError>,
+) -> String {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
     let plain = "text/plain; charset=utf-8";
@@ -129,8 +135,17 @@ fn respond(head: &[u8], page: impl FnOnce() -> Result<String, PageError>) -> Str
                 reply("500 Internal Server Error", plain, &format!("{error}\n"), with_body)
             }
         },
-        // Any answer means health, since it shows that the process runs.
-        (Some("GET" | "HEAD"), "/health" | "/healthz") => reply("200 OK", plain, "ok\n", with_body),
+        (Some("GET" | "HEAD"), "/health" | "/healthz") => match sweeping {
+            Some(taken) if taken > LONGEST_SWEEP => {
+                let body = format!(
+                    "maintenance has not ended for {} s, of at most {} s: restart the daemon\n",
+                    taken.as_secs(),
+                    LONGEST_SWEEP.as_secs()
+                );
+                reply("503 Service Unavailable", plain, &body, with_body)
+            }
+            _ => reply("200 OK", plain, "ok\n", with_body),
+        },
         (Some("GET" | "HEAD"), _) => {
             let places = "metrics are at /metrics, and /health says ok\n";
             reply("404 Not Found", plain, places, with_body)
@@ -163,22 +178,27 @@ mod tests {
             ("rubbish\r\n\r\n", "400"),
             ("\u{0}\u{1}\r\n\r\n", "400"),
         ] {
-            let answer = respond(head.as_bytes(), || Ok("up 1\n".to_owned()));
+            let answer = respond(head.as_bytes(), None, || Ok("up 1\n".to_owned()));
             assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{head:?}: {answer}");
             assert_eq!(answer.ends_with("\r\n\r\nup 1\n"), status == "200", "{answer}");
         }
         for path in ["/health", "/healthz", "/health?full=1"] {
             let head = format!("GET {path} HTTP/1.1\r\n\r\n");
-            let answer = respond(head.as_bytes(), || panic!("a page nobody asked for"));
-            assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
-            assert!(answer.ends_with("\r\n\r\nok\n"), "{answer}");
+            for sweeping in [None, Some(LONGEST_SWEEP)] {
+                let answer = respond(head.as_bytes(), sweeping, || panic!("nobody asked for it"));
+                assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+                assert!(answer.ends_with("\r\n\r\nok\n"), "{answer}");
+            }
+            let hangs = Some(LONGEST_SWEEP + Duration::from_secs(1));
+            let answer = respond(head.as_bytes(), hangs, || panic!("nobody asked for it"));
+            assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("61 s"), "{answer}");
         }
         let short = || Err(PageError::Text(std::fmt::Error));
-        let answer = respond(b"GET /metrics HTTP/1.1\r\n\r\n", short);
+        let answer = respond(b"GET /metrics HTTP/1.1\r\n\r\n", None, short);
         assert!(answer.starts_with("HTTP/1.1 500 ") && answer.contains("cannot write"), "{answer}");
-        let head = respond(b"HEAD /metrics HTTP/1.1\r\n\r\n", || Ok("up 1\n".to_owned()));
+        let head = respond(b"HEAD /metrics HTTP/1.1\r\n\r\n", None, || Ok("up 1\n".to_owned()));
         assert!(head.contains("Content-Length: 5") && head.ends_with("\r\n\r\n"), "{head}");
         let many = format!("GET /metrics HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(100));
-        assert!(respond(many.as_bytes(), || Ok(String::new())).starts_with("HTTP/1.1 400"));
+        assert!(respond(many.as_bytes(), None, || Ok(String::new())).starts_with("HTTP/1.1 400"));
     }
 }

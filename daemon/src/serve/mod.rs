@@ -30,6 +30,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use backcast_core::Base;
 use backcast_core::plumbing::{BaseLock, LockAttempt};
@@ -38,7 +39,7 @@ use crate::protocol::Holder;
 
 pub(crate) use budget::used;
 pub use budget::{BadBudget, Budget, WhenFull};
-pub(crate) use config::GivenSettings;
+pub(crate) use config::{GivenSettings, Settings};
 pub use error::ServeError;
 pub(crate) use log::Log;
 pub use options::ServeOptions;
@@ -129,6 +130,13 @@ impl Daemon {
         self.shared.live().budget_bytes
     }
 
+    /// Returns whether the daemon maintains its rings: no sweep has run for `limit`. A supervisor
+    /// restarts a daemon that does not.
+    #[must_use]
+    pub fn maintains(&self, limit: Duration) -> bool {
+        self.shared.sweeping_for().is_none_or(|taken| taken < limit)
+    }
+
     /// Stops the daemon after answering running requests, and removes the socket.
     pub fn stop(self) {
         drop(self);
@@ -168,4 +176,24 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
 /// threads that wait for connections.
 fn stop_pipe() -> Result<(io::PipeReader, io::PipeWriter), ServeError> {
     io::pipe().map_err(ServeError::system("make a pipe"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sweep_that_does_not_end_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        // No sweep begins but the first, which has ended.
+        let interval = Duration::from_secs(3600);
+        let options = ServeOptions { interval, ..ServeOptions::default() };
+        let daemon = Daemon::start(&Base::at(dir.path()), &options).unwrap();
+        assert!(daemon.maintains(Duration::ZERO));
+        daemon.shared.set_sweeping(true);
+        assert!(daemon.maintains(Duration::from_secs(60)));
+        assert!(!daemon.maintains(Duration::ZERO));
+        daemon.shared.set_sweeping(false);
+        assert!(daemon.maintains(Duration::ZERO));
+    }
 }

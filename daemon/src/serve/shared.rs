@@ -38,6 +38,8 @@ pub(crate) struct Shared {
     reader_totals: Mutex<TotalsByRing>,
     memory: Mutex<MemfdKeeper>,
     turn: Mutex<()>,
+    // When the running sweep began.
+    sweep_began: Mutex<Option<Instant>>,
     stopping: AtomicBool,
 }
 
@@ -65,6 +67,7 @@ impl Shared {
             reader_totals: Mutex::default(),
             memory: Mutex::default(),
             turn: Mutex::default(),
+            sweep_began: Mutex::default(),
             stopping: AtomicBool::new(false),
         })
     }
@@ -123,6 +126,16 @@ impl Shared {
                 Err(error) => tracing::warn!(%error, "cannot remove rings whose memory is gone"),
             }
         }
+    }
+
+    /// Says that a sweep begins, or that it ended. One that panics has not ended.
+    pub(crate) fn set_sweeping(&self, sweeping: bool) {
+        *locked(&self.sweep_began) = sweeping.then(Instant::now);
+    }
+
+    /// Returns how long the running sweep has taken. `None` between sweeps.
+    pub(crate) fn sweeping_for(&self) -> Option<Duration> {
+        locked(&self.sweep_began).map(|began| began.elapsed())
     }
 
     pub(crate) fn stop(&self) {

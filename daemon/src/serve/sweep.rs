@@ -58,7 +58,13 @@ impl Sweeper {
 
 /// Sweeps once. `complained` holds messages that are not logged again.
 fn sweep(shared: &Shared, complained: &mut HashSet<String>) {
+    shared.set_sweeping(true);
+    look_after_all(shared, complained);
     add(&shared.tally.sweeps, 1);
+    shared.set_sweeping(false);
+}
+
+fn look_after_all(shared: &Shared, complained: &mut HashSet<String>) {
     match collect_garbage(&shared.base) {
         Ok(removed) => {
             add(&shared.tally.orphans_removed, removed.len() as u64);

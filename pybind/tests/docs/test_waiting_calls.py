@@ -15,7 +15,7 @@ INTERNAL = {
     "Link.__init__", "ShardFleet.__init__", "ShardSampler.__init__", "ShardSampler.open", "check",
 }  # fmt: skip
 #: Functions of Rust that build or check a wait, and do not wait themselves.
-BUILDERS = {"new", "ended_by", "report_after", "check"}
+BUILDERS = {"new", "ended_by", "report_after", "check", "maintains"}
 
 
 def of_table() -> set[str]:

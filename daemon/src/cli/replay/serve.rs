@@ -1,6 +1,8 @@
 //! `backcast serve`: runs the daemon until a signal.
 
 use std::path::PathBuf;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::Duration;
 
 use backcast_core::Base;
 use sd_notify::NotifyState;
@@ -10,7 +12,7 @@ use signal_hook::iterator::Signals;
 
 use crate::cli::console::Console;
 use crate::cli::exit_status::{CommandError, Exit, Fails};
-use crate::serve::{Daemon, GivenSettings, Log, ServeError, ServeOptions};
+use crate::serve::{Daemon, GivenSettings, Log, ServeError, ServeOptions, Settings};
 use crate::text::units;
 
 /// Run the daemon of a directory: memory budget, orphans, persistence, metrics.
@@ -66,7 +68,25 @@ pub(crate) fn run(
     raise_descriptors();
     let daemon = Daemon::start(base, &settings.options)?;
     tell(&daemon, base, console);
-    for signal in &mut signals {
+    std::thread::scope(|threads| {
+        let (ends, ended) = mpsc::channel();
+        if let Some(limit) = sd_notify::watchdog_enabled().filter(|limit| !limit.is_zero()) {
+            let daemon = &daemon;
+            let works = move || daemon.maintains(limit);
+            let beat = || drop(sd_notify::notify(&[NotifyState::Watchdog]));
+            threads.spawn(move || report_life(works, beat, limit, &ended));
+        }
+        follow(&mut signals, &daemon, args, &settings, &log);
+        drop(ends);
+    });
+    let _ = sd_notify::notify(&[NotifyState::Stopping]);
+    daemon.stop();
+    Ok(Exit::Done)
+}
+
+/// Reads the settings again at each SIGHUP, until another signal ends the daemon.
+fn follow(signals: &mut Signals, daemon: &Daemon, args: &Args, settings: &Settings, log: &Log) {
+    for signal in signals {
         if signal != SIGHUP {
             tracing::info!(signal, "ending");
             break;
@@ -90,9 +110,17 @@ pub(crate) fn run(
             Err(error) => tracing::error!(%error, "kept the settings"),
         }
     }
-    let _ = sd_notify::notify(&[NotifyState::Stopping]);
-    daemon.stop();
-    Ok(Exit::Done)
+}
+
+/// Calls `beat` twice within `limit` while the daemon `works`, until `ended` closes. The service
+/// manager restarts a daemon from which it hears no beat for `limit`.
+fn report_life(works: impl Fn() -> bool, beat: impl Fn(), limit: Duration, ended: &Receiver<()>) {
+    let pause = (limit / 2).max(Duration::from_millis(1));
+    while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(pause) {
+        if works() {
+            beat();
+        }
+    }
 }
 
 /// Raises the limit on descriptors, since a ring in memfds takes one for each lane.
@@ -133,5 +161,31 @@ fn tell(daemon: &Daemon, base: &Base, console: &mut Console<'_>) {
     match sd_notify::notify(&[NotifyState::Ready, NotifyState::Status(&status)]) {
         Ok(()) => {}
         Err(error) => tracing::warn!(%error, "cannot tell the service manager"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn a_daemon_that_does_not_work_is_silent() {
+        for (works, expected) in [(true, 3), (false, 0)] {
+            let (ends, ended) = mpsc::channel();
+            let ends = Cell::new(Some(ends));
+            let (asked, beats) = (Cell::new(0), Cell::new(0));
+            let works = || {
+                asked.set(asked.get() + 1);
+                if asked.get() == 3 {
+                    ends.take();
+                }
+                works
+            };
+            let beat = || beats.set(beats.get() + 1);
+            report_life(works, beat, Duration::from_nanos(1), &ended);
+            assert_eq!((asked.get(), beats.get()), (3, expected));
+        }
     }
 }

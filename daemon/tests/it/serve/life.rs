@@ -157,6 +157,23 @@ fn the_service_manager_is_notified_of_readiness_and_end() {
 }
 
 #[test]
+fn the_watchdog_of_the_service_manager_hears_of_a_working_daemon() {
+    let shelf = Shelf::new();
+    let path = shelf.path().join("notify");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    let env = [("NOTIFY_SOCKET", path.to_str().unwrap()), ("WATCHDOG_USEC", "20000")];
+    let daemon = Running::spawn_with(&shelf, &[], &env);
+    manager.set_read_timeout(Some(std::time::Duration::from_secs(30))).unwrap();
+    let mut beats = 0;
+    while beats < 3 {
+        let mut bytes = [0; 1024];
+        let count = manager.recv(&mut bytes).expect("a message of the daemon");
+        beats += usize::from(bytes[..count].starts_with(b"WATCHDOG=1"));
+    }
+    daemon.end(Signal::TERM);
+}
+
+#[test]
 fn logs_are_lines_of_json_if_asked_for() {
     let shelf = Shelf::new();
     let daemon = Running::spawn(&shelf, &["--log", "json"]);
