@@ -5,7 +5,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use backcast_core::{
-    Base, LimiterStats, ObjectKind, Observed, RingError, RingStats, SegmentError, list_objects,
+    Base, LearnedTableInfo, LimiterStats, ObjectInfo, ObjectKind, Observed, Params, ParamsError,
+    ParamsStats, RingError, RingStats, SegmentError, list_objects,
 };
 use backcast_persist::FollowState;
 use prometheus_client::collector::Collector;
@@ -19,8 +20,9 @@ use thiserror::Error;
 use super::budget;
 use super::reader_totals::{self, ReaderTotals};
 use super::shared::Shared;
-use super::table_metrics;
+use super::{fleet_metrics, params_metrics, table_metrics};
 use crate::objects::catalogue::is_garbage;
+use crate::objects::fleet::FleetReport;
 use crate::objects::persist::behind_now;
 use crate::objects::table_distributions::{TableDistributions, TableScan};
 
@@ -105,7 +107,7 @@ impl Collector for Taken {
 type OfRing = (&'static str, &'static str, MetricKind, fn(&RingStats, &ReaderTotals) -> f64);
 
 #[expect(clippy::cast_precision_loss, reason = "Prometheus has 64-bit floats")]
-const RING: [OfRing; 17] = {
+const RING: [OfRing; 18] = {
     use MetricKind::{Counter, Gauge};
     [
         ("backcast_ring_rows", "Rows readable now", Gauge, |ring, _| {
@@ -123,6 +125,9 @@ const RING: [OfRing; 17] = {
         }),
         ("backcast_ring_rows_published", "Rows published", Counter, |ring, _| {
             ring.rows_published as f64
+        }),
+        ("backcast_ring_cuts", "Episodes cut since a step did not follow", Counter, |ring, _| {
+            ring.lane_stats.iter().map(|lane| lane.cuts).sum::<u64>() as f64
         }),
         ("backcast_ring_lanes", "Lanes", Gauge, |ring, _| f64::from(ring.lanes)),
         ("backcast_ring_lanes_held", "Lanes that a writer holds", Gauge, |ring, _| {
@@ -166,7 +171,7 @@ const RING: [OfRing; 17] = {
 type OfLimiter = (&'static str, &'static str, MetricKind, fn(&LimiterStats) -> f64);
 
 #[expect(clippy::cast_precision_loss, reason = "Prometheus has 64-bit floats")]
-const LIMITER: [OfLimiter; 9] = {
+const LIMITER: [OfLimiter; 10] = {
     use MetricKind::{Counter, Gauge};
     [
         ("backcast_limiter_on", "1 while the rate limiter is on", Gauge, |limiter| {
@@ -177,6 +182,9 @@ const LIMITER: [OfLimiter; 9] = {
         }),
         // A gauge, since items of draws that failed are given back.
         ("backcast_limiter_samples", "Items drawn", Gauge, |limiter| limiter.counts.samples as f64),
+        ("backcast_limiter_deletes", "Inserted and dropped by hand", Gauge, |limiter| {
+            limiter.counts.deletes as f64
+        }),
         ("backcast_limiter_waiting_writers", "Writers held back now", Gauge, |limiter| {
             limiter.writers.waiting as f64
         }),
@@ -238,25 +246,54 @@ fn read(base: &Base, ring: &str) -> Result<(Observed, RingStats, TableDistributi
     Ok((observed, stats, distributions))
 }
 
+/// Numbers of all objects, by name.
+#[derive(Debug)]
+struct Readings {
+    rings: Vec<(String, RingStats, ReaderTotals)>,
+    tables: Vec<(String, TableDistributions)>,
+    fleets: Vec<(String, FleetReport)>,
+    params: Vec<(String, ParamsStats)>,
+}
+
+impl Readings {
+    /// Reads the objects. One that cannot be read has no numbers. The sweep logs why, unless it was
+    /// removed.
+    fn of(shared: &Shared, objects: &[ObjectInfo]) -> Result<Self, SegmentError> {
+        let (mut rings, mut tables) = (Vec::new(), Vec::new());
+        let (mut fleets, mut params) = (Vec::new(), Vec::new());
+        for info in objects.iter().filter(|info| !info.building && !is_garbage(info)) {
+            let name = &info.name;
+            match info.kind {
+                ObjectKind::Panel => {}
+                ObjectKind::Params => match Params::observe(&shared.base, name) {
+                    Err(ParamsError::Segment(error)) if error.is_of_process() => return Err(error),
+                    Err(_) => {}
+                    Ok(observed) => params.push((name.clone(), observed.stats())),
+                },
+                ObjectKind::Ring => {
+                    let (observed, stats, distributions) = match read(&shared.base, name) {
+                        Err(RingError::Segment(error)) if error.is_of_process() => {
+                            return Err(error);
+                        }
+                        Err(_) => continue,
+                        Ok(read) => read,
+                    };
+                    let (created, records) = (observed.created_unix_ns(), observed.readers());
+                    let totals = shared.reader_totals().update(name, created, &records);
+                    rings.push((name.clone(), stats, totals));
+                    tables.push((name.clone(), distributions));
+                    fleets.extend(FleetReport::read(&info.path).map(|fleet| (name.clone(), fleet)));
+                }
+            }
+        }
+        Ok(Self { rings, tables, fleets, params })
+    }
+}
+
 #[expect(clippy::cast_precision_loss, reason = "Prometheus has 64-bit floats")]
 fn take(shared: &Shared) -> Result<Vec<Family>, SegmentError> {
     let objects = list_objects(&shared.base)?;
-    let (mut rings, mut tables) = (Vec::new(), Vec::new());
-    for info in &objects {
-        if info.kind != ObjectKind::Ring || info.building || is_garbage(info) {
-            continue;
-        }
-        let (observed, stats, distributions) = match read(&shared.base, &info.name) {
-            Err(RingError::Segment(error)) if error.is_of_process() => return Err(error),
-            // A ring that cannot be read has no numbers. The sweep logs why, unless it was removed.
-            Err(_) => continue,
-            Ok(read) => read,
-        };
-        let (created, records) = (observed.created_unix_ns(), observed.readers());
-        let totals = shared.reader_totals().update(&info.name, created, &records);
-        rings.push((info.name.clone(), stats, totals));
-        tables.push((info.name.clone(), distributions));
-    }
+    let Readings { rings, tables, fleets, params } = Readings::of(shared, &objects)?;
     let of_ages = reader_totals::ages(&rings);
     let of_rings = RING.iter().map(|&(name, help, form, number)| {
         let sample = |(ring, stats, totals): &(String, RingStats, ReaderTotals)| {
@@ -335,9 +372,16 @@ fn take(shared: &Shared) -> Result<Vec<Family>, SegmentError> {
         by("backcast_requests", "Requests of clients", "ask", tally.requests()),
         by("backcast_errors", "Requests refused", "code", tally.errors()),
     ];
-    let of_tables = table_metrics::families(&tables);
+    let learned: Vec<(&str, &[LearnedTableInfo])> = rings
+        .iter()
+        .map(|(ring, stats, _)| (ring.as_str(), stats.learned_tables.as_slice()))
+        .collect();
+    let of_learned = table_metrics::learned(&learned);
+    let of_tables = table_metrics::families(&tables).into_iter().chain(of_learned);
+    let of_params = params_metrics::families(&params).chain(fleet_metrics::families(&fleets));
     let of_rings = of_rings.chain([of_ages]);
-    let all = of_rings.chain(of_limiters).chain(of_tables).chain(of_followed).chain(of_daemon);
+    let all = of_rings.chain(of_limiters).chain(of_tables).chain(of_params);
+    let all = all.chain(of_followed).chain(of_daemon);
     Ok(all.collect())
 }
 
@@ -356,7 +400,9 @@ mod tests {
     use std::collections::BTreeSet;
     use std::os::unix::fs::DirBuilderExt;
 
-    use backcast_core::{Base, DType, RateLimiter, Ring, RingOptions, Schema};
+    use backcast_core::{
+        Base, DType, ParamsArray, ParamsOptions, RateLimiter, Ring, RingOptions, Schema,
+    };
 
     use super::*;
     use crate::serve::ServeOptions;
@@ -385,6 +431,47 @@ mod tests {
         let series: BTreeSet<&str> =
             samples.iter().map(|line| line.rsplit_once(' ').unwrap().0).collect();
         assert_eq!(series.len(), samples.len(), "{text}");
+    }
+
+    #[test]
+    fn parameters_and_fleets_are_on_the_page() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = Base::at(dir.path());
+        let schema = Schema::builder().column("obs", DType::F32, &[]).build().unwrap();
+        let options = RingOptions::with_capacity(100).base(base.clone());
+        let ring = Ring::create("reports", &schema, options).unwrap();
+        let report = FleetReport {
+            buffer: Some("a \"ring\"\n".to_owned()),
+            n: 4,
+            running: 3,
+            return_mean: Some(f64::NAN),
+            policy_age_s: Some(1.5),
+            ..FleetReport::default()
+        };
+        let written = serde_json::to_string(&report).unwrap();
+        std::fs::write(ring.stats().path.unwrap().join("fleet.json"), written).unwrap();
+        let arrays = vec![ParamsArray::new("w", DType::F32, &[2]).unwrap()];
+        let options = ParamsOptions::default().base(base.clone());
+        let mut params = Params::create("policy", arrays, options).unwrap();
+        let shared = Shared::new(&base, &ServeOptions::default()).unwrap();
+        let before = page(&shared).unwrap();
+        assert!(before.contains("backcast_params_version{params=\"policy\"} 0.0\n"), "{before}");
+        assert!(!before.contains("backcast_params_age_seconds{"), "{before}");
+        params.publish_bytes(&[&[0; 8]], None).unwrap();
+        let text = page(&shared).unwrap();
+        let labels = "{fleet=\"reports\",ring=\"a \\\"ring\\\"\\n\"}";
+        for line in [
+            "backcast_params_version{params=\"policy\"} 1.0\n",
+            "backcast_params_published_total{params=\"policy\"} 1.0\n",
+            "backcast_params_publisher{params=\"policy\"} 1.0\n",
+            "backcast_params_age_seconds{params=\"policy\"} ",
+            &format!("backcast_fleet_actors{labels} 4.0\n"),
+            &format!("backcast_fleet_running{labels} 3.0\n"),
+            &format!("backcast_fleet_policy_age_seconds{labels} 1.5\n"),
+        ] {
+            assert!(text.contains(line), "{line}: {text}");
+        }
+        assert!(!text.contains("backcast_fleet_return_mean{"), "{text}");
     }
 
     /// Parses the alerts of the file, which uses a subset of YAML: two levels of lists and one

@@ -1,4 +1,7 @@
-//! Metrics of tables of priorities and of claims: their distributions, bin by bin.
+//! Metrics of tables of priorities and of claims: their distributions, bin by bin. Counters of
+//! tables of learned columns.
+
+use backcast_core::{LearnedCounters, LearnedTableInfo};
 
 use super::metrics::{Family, MetricKind, Sample};
 use crate::objects::table_distributions::TableDistributions;
@@ -43,4 +46,28 @@ pub(super) fn families(rings: &[(String, TableDistributions)]) -> [Family; 4] {
             times,
         ),
     ]
+}
+
+/// Metric of a table of learned columns: name, help and value.
+type OfLearned = (&'static str, &'static str, fn(&LearnedCounters) -> u64);
+
+const LEARNED: [OfLearned; 2] = [
+    ("backcast_learned_updated", "Values set in tables of learned columns", |table| table.updated),
+    ("backcast_learned_stale", "Values dropped since their row was gone", |table| table.stale),
+];
+
+/// Metrics of the tables of learned columns of each ring, all of them counters.
+#[expect(clippy::cast_precision_loss, reason = "Prometheus has 64-bit floats")]
+pub(super) fn learned(rings: &[(&str, &[LearnedTableInfo])]) -> [Family; 2] {
+    LEARNED.map(|(name, help, number)| {
+        let of_ring = |&(ring, tables): &(&str, &[LearnedTableInfo])| -> Vec<Sample> {
+            let sample = |table: &LearnedTableInfo| {
+                let labels = vec![("ring", ring.to_owned()), ("table", table.name.clone())];
+                (labels, number(&table.counters) as f64)
+            };
+            tables.iter().map(sample).collect()
+        };
+        let samples = rings.iter().flat_map(of_ring).collect();
+        Family { name, help, form: MetricKind::Counter, samples }
+    })
 }

@@ -36,8 +36,17 @@ pub(crate) fn age(seconds: u64) -> String {
 
 /// Formats the time since `unix_ns`, nanoseconds since 1970: `40 s ago`.
 pub(crate) fn since(unix_ns: u64) -> String {
+    format!("{} ago", age(elapsed(unix_ns).as_secs()))
+}
+
+/// Returns the seconds since `unix_ns`, nanoseconds since 1970; 0 for a time to come.
+pub(crate) fn seconds_since(unix_ns: u64) -> f64 {
+    elapsed(unix_ns).as_secs_f64()
+}
+
+fn elapsed(unix_ns: u64) -> Duration {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    format!("{} ago", age(now.saturating_sub(Duration::from_nanos(unix_ns)).as_secs()))
+    now.saturating_sub(Duration::from_nanos(unix_ns))
 }
 
 /// Formats a count with a decimal unit. Shows one decimal below 10 units unless it is 0, and none
