@@ -37,7 +37,14 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check --no-compile --o
 PY_SOURCES := pybind examples tests benches docs
 DIST := out/dist
 AGAIN := $(CURDIR)/out/wheel-check
+RELEASE := out/release
 EPOCH := SOURCE_DATE_EPOCH=315532800
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
+TARGET := $(HOST)
+# For Linux zig links against the C library of 2018, whatever that of this machine is.
+ZIG = $(if $(findstring linux,$(TARGET)),--zig --compatibility $(if $(findstring musl,$(TARGET)),musllinux_1_2,manylinux_2_28))
+WHEELS := $(HOST) $(filter-out $(HOST),x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu x86_64-unknown-linux-musl aarch64-unknown-linux-musl)
 BENCH := $(abspath $(PY))
 # Warnings are errors, unknown references too.
 SPHINX := $(VENV)/bin/sphinx-build --nitpicky --fail-on-warning --keep-going --quiet \
@@ -52,7 +59,7 @@ export PYO3_PYTHON := $(abspath $(PY))
 export CARGO_HOME ?= $(HOME)/.cargo
 export VIRTUAL_ENV := $(abspath $(VENV))
 
-.PHONY: help demo test release-check check quick fuzz fuzz-lib storm soak mutants miri words cost audit test-adapters test-ray test-rllib bench bench-peers bench-rust facts examples-long docs errors-page docs-links lint wheel sdist wheel-check clean
+.PHONY: help demo test release-check check quick fuzz fuzz-lib storm soak mutants miri words cost audit test-adapters test-ray test-rllib bench bench-peers bench-rust facts examples-long docs errors-page docs-links lint wheel wheels one-wheel release sdist wheel-check clean
 .PHONY: lock notices notices-check tools native lint-rust lint-elsewhere lint-python test-rust test-python
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
@@ -192,11 +199,33 @@ bench-rust: tools ## Run only the Rust benchmarks and keep no results: a filter 
 
 # Reproducible in any folder, by any user, on any day: paths are removed from the native module, dates
 # are fixed. Compilers and C libraries may still differ between machines.
-wheel: notices-check ## Build the wheel for this platform, in out/dist
+wheel: notices-check $(STAMP)/wheel ## Build the wheel for this platform, in out/dist
 	@rm -rf $(DIST)/*.whl
-	RUSTFLAGS="--remap-path-prefix=$(CURDIR)=/backcast --remap-path-prefix=$(CARGO_HOME)/registry/src=/cargo" \
-	  $(EPOCH) $(VENV)/bin/maturin build --quiet --compression-level 9 --out $(DIST)
+	$(MAKE) --no-print-directory one-wheel
 	@cd $(DIST) && wc -c *.whl && sha256sum *.whl
+
+one-wheel:
+	PATH="$(abspath $(VENV))/bin:$(PATH)" RUSTFLAGS="--remap-path-prefix=$(CURDIR)=/backcast --remap-path-prefix=$(CARGO_HOME)/registry/src=/cargo" \
+	  $(EPOCH) $(VENV)/bin/maturin build --quiet --compression-level 9 --out $(DIST) --target $(TARGET) $(ZIG)
+
+# Cross-built wheels need nothing but the target: rustup target add.
+wheels: notices-check $(STAMP)/wheel ## Build the wheels of all targets in WHEELS that rustup has, in out/dist
+	@rm -rf $(DIST)/*.whl
+	for target in $(WHEELS); do if [ -d "$$(rustc --print sysroot)/lib/rustlib/$$target" ]; then \
+	  $(MAKE) --no-print-directory one-wheel TARGET=$$target || exit; \
+	  else echo "No wheel for $$target: run \`rustup target add $$target\`" >&2; fi; done
+
+# Gives the same bytes each time.
+release: wheels sdist ## Write wheels, source distribution, bill of materials, changes and checksums into out/release
+	@cargo cyclonedx --version >/dev/null 2>&1 || { \
+	  echo "cargo-cyclonedx not found: cargo install --locked cargo-cyclonedx" >&2; exit 1; }
+	rm -rf $(RELEASE) && mkdir -p $(RELEASE) && cp $(DIST)/*.whl $(DIST)/*.tar.gz $(RELEASE)
+	for wheel in $$(find $(RELEASE) -name '*linux*.whl'); do $(VENV)/bin/auditwheel show $$wheel || exit; done
+	cargo cyclonedx --manifest-path pybind/Cargo.toml --format json --override-filename bill
+	$(PY) deploy/bill_of_materials.py $(CURDIR) < pybind/bill.json > $(RELEASE)/backcast-$(VERSION).cdx.json
+	find . -name bill.json -not -path './target/*' -not -path './.venv*' -delete
+	awk '/^## /{shown = !seen++} shown' CHANGELOG.md > $(RELEASE)/CHANGES.md
+	cd $(RELEASE) && sha256sum * > SHA256SUMS && cat SHA256SUMS
 
 sdist: $(STAMP)/demo ## Build the source distribution of committed and staged files, in out/dist
 	@rm -rf $(DIST)/*.tar.gz
@@ -306,6 +335,11 @@ $(STAMP)/mutants: requirements/mutants.txt $(STAMP)/dev
 	@$(PIP) --no-binary yattag -r requirements/mutants.txt
 	@touch $@
 
+$(STAMP)/wheel: requirements/wheel.txt $(STAMP)/demo
+	@echo "Installing packages for wheels (requirements/wheel.txt)"
+	@$(PIP) -r requirements/wheel.txt
+	@touch $@
+
 $(STAMP)/docs: requirements/docs.txt $(STAMP)/dev
 	@echo "Installing packages for the documentation (requirements/docs.txt)"
 	@$(PIP) -r requirements/docs.txt
@@ -347,6 +381,8 @@ lock: $(STAMP)/venv
 	  --fork-strategy fewest --generate-hashes --no-header -c dev.txt bench.in -o bench.txt
 	cd requirements && ../$(VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
 	  --fork-strategy fewest --generate-hashes --no-header -c dev.txt mutants.in -o mutants.txt
+	cd requirements && ../$(VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
+	  --fork-strategy fewest --generate-hashes --no-header -c demo.txt wheel.in -o wheel.txt
 	cd requirements && ../$(VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
 	  --fork-strategy fewest --generate-hashes --no-header ray.in -o ray.txt
 	cd requirements && ../$(VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 \

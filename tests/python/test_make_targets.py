@@ -30,6 +30,8 @@ ALONE = {
     "test-ray": "installs half a gigabyte from the network, and starts many processes",
     "test-rllib": "installs six gigabytes from the network",
     "docs-links": "needs the network",
+    "wheels": "needs targets that rustup downloads",
+    "release": "copies what others make, and needs cargo-cyclonedx",
 }
 
 
