@@ -68,7 +68,8 @@ impl Sampler {
     /// repeated here would give the ring's other rows the mass of the rejected one.
     ///
     /// Waits for the rate limiter like [`sample`](Self::sample), which counts the items that were
-    /// not rejected. In a ring with nothing to draw all items are rejected, and the mass is 0.
+    /// not rejected. If the limiter lets a draw through, and there is nothing to draw, all items
+    /// are rejected, and the mass is 0.
     /// Keeps the index of starts: O(new rows + `items`).
     ///
     /// Fails for whole episodes, rollouts, hindsight, strata, limits to ages, an exponent of
@@ -98,15 +99,27 @@ impl Sampler {
         let mut arenas = batch.buffers();
         check_arenas(&plan, &arenas)?;
         let lapped_before = self.lapped();
-        let (draws, facts) = self.draw_batch(items, None, |sampler| {
-            // The count comes first: the rows that it counts are published, and in the cut.
-            let inserts = limiter::inserts(sampler.ring.store());
-            sampler.selection.begin_block_draws()?;
-            let count = sampler.selection.eligible();
-            let cut = sampler.selection.eligibility.ranges().iter().cloned().collect();
-            let draws = sampler.fill_block(&plan, &mut arenas)?;
-            Ok(((draws, (count, inserts, cut)), items as u64))
-        })?;
+        let mut is_held = true;
+        let (draws, facts) = loop {
+            let drawn = self.draw_batch(items, None, |sampler| {
+                // The count comes first: the rows that it counts are published, and in the cut.
+                let inserts = limiter::inserts(sampler.ring.store());
+                sampler.selection.begin_block_draws()?;
+                let count = sampler.selection.eligible();
+                is_held = count == 0 && sampler.gate.awaits_first(&sampler.ring);
+                if is_held {
+                    return Err(SampleError::Empty { rows: 0 });
+                }
+                let cut = sampler.selection.eligibility.ranges().iter().cloned().collect();
+                let draws = sampler.fill_block(&plan, &mut arenas)?;
+                Ok(((draws, (count, inserts, cut)), items as u64))
+            });
+            match drawn {
+                // Rows were published before the draw could wait for them.
+                Err(SampleError::Empty { .. }) if is_held => {}
+                drawn => break drawn?,
+            }
+        };
         let BlockDraws { q, mass, q_min, q_new, .. } = draws;
         let accepted = q.iter().filter(|q| **q > 0.0).count();
         if accepted < items {

@@ -118,12 +118,7 @@ impl Gate {
     /// limiter is disabled, or lets draws through because no writer is left.
     #[cold]
     pub(super) fn was_emptied(&mut self, ring: &Ring, error: &SampleError) -> bool {
-        let waits = || {
-            let limits = ring.limiter()?.limits().ok()?;
-            let passes = limits.no_writer_choice() == NoWriter::Pass;
-            Some(limits.is_enabled() && (!passes || ring.store().has_writer()))
-        };
-        if !found_too_few(error) || waits() != Some(true) {
+        if !found_too_few(error) || !Self::may_wait(ring) {
             return false;
         }
         // Writers may have appended since, so that a ring with rows may have been empty.
@@ -131,6 +126,22 @@ impl Gate {
         let dropped = kept.fold(0, u64::wrapping_add);
         let is_empty = matches!(error, SampleError::Empty { .. }) && ring.is_empty();
         self.limiter.as_mut().is_some_and(|limiter| limiter.notes_dropped(dropped) || is_empty)
+    }
+
+    /// Returns whether a draw from an empty ring waits for the limiter.
+    #[cold]
+    pub(super) fn awaits_first(&self, ring: &Ring) -> bool {
+        self.is_limited() && ring.is_empty() && Self::may_wait(ring)
+    }
+
+    /// Returns whether the limiter holds draws back: it is enabled, and does not let draws through
+    /// because no writer is left.
+    fn may_wait(ring: &Ring) -> bool {
+        let limits = ring.limiter().and_then(|limiter| limiter.limits().ok());
+        limits.is_some_and(|limits| {
+            let passes = limits.no_writer_choice() == NoWriter::Pass;
+            limits.is_enabled() && (!passes || ring.store().has_writer())
+        })
     }
 
     /// Waits until `needed` rows can be claimed. The wait began at `since`, which also records its

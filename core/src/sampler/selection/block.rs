@@ -102,6 +102,7 @@ impl Selection {
         };
         let rows: Vec<_> = (0..items).map(row).collect();
         let q = rows.iter().map(|row| if row.is_some() { 1.0 } else { 0.0 }).collect();
-        BlockDraws { rows, q, mass: eligible as f64, q_min: 1.0, q_new: 1.0 }
+        let q_min = if eligible == 0 { 0.0 } else { 1.0 };
+        BlockDraws { rows, q, mass: eligible as f64, q_min, q_new: 1.0 }
     }
 }

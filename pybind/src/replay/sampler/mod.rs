@@ -382,8 +382,8 @@ impl Sampler {
     /// batch_size : int
     ///     Items to draw, ``B``; 1 to ``2**24``.
     /// timeout : float, optional
-    ///     Seconds to wait for the ring's limiter, as in :meth:`sample`. The limiter counts the
-    ///     items that are not rejected.
+    ///     Seconds to wait for the ring's limiter, as in :meth:`sample`: it holds blocks of an
+    ///     empty ring back too. The limiter counts the items that are not rejected.
     ///
     /// Returns
     /// -------
@@ -392,9 +392,9 @@ impl Sampler {
     ///     could be drawn; ``mass``, the sum of their masses, or for draws by priority of all rows
     ///     of the table, and 0 if there is nothing to draw; ``q``, the mass of each item, float64
     ///     ``[B]``: 1 for uniform draws, ``(priority + eps) ** alpha`` by priority; ``q_min``, the
-    ///     smallest mass of a row; ``q_new``, the mass with which new rows enter: with
-    ///     ``initial="held"`` by the rows of this ring alone, else the largest that was ever
-    ///     given, also by :meth:`raise_largest`; ``inserts``, what the limiter had counted, or
+    ///     smallest mass of a row, and 0 if there is none; ``q_new``, the mass with which new rows
+    ///     enter: with ``initial="held"`` by the rows of this ring alone, else the largest that was
+    ///     ever given, also by :meth:`raise_largest`; ``inserts``, what the limiter had counted, or
     ///     None without a limiter.
     ///
     /// Raises

@@ -79,6 +79,7 @@ fn rows_that_are_dropped_after_the_draw_are_rejected() {
         assert_eq!(kept, 20 - block.rejected());
         let empty = sampler.block(20).unwrap();
         assert_eq!((empty.count, empty.mass.to_bits(), empty.rejected()), (0, 0, 20));
+        assert_eq!(empty.q_min.to_bits(), 0, "no row has a smallest mass");
         source.append(3 * (LENGTH + 1));
         let again = sampler.block(20).unwrap();
         assert!(again.count > 0 && again.rejected() == 0);
@@ -101,6 +102,34 @@ fn the_limiter_counts_the_items_that_were_not_rejected() {
     assert_eq!((counted(), sampler.sampled()), (60 - rejected, 60 - rejected));
     assert!(sampler.take_back(1));
     assert_eq!(counted(), 30);
+}
+
+#[test]
+fn a_block_of_a_ring_that_overwrote_its_only_transition_waits_for_the_limiter() {
+    let schema = Schema::builder().column("obs", DType::U8, &[]).build().unwrap();
+    let limits = crate::RateLimiter::min_size(1);
+    let ring = Ring::heap(&schema, RingOptions::with_capacity(2).limiter(limits)).unwrap();
+    let mode = AutoresetMode::NextStep;
+    let mut writer = ring.writer(WriterOptions::lanes(1).autoreset(mode)).unwrap();
+    let mut append = |terminated: bool| {
+        let columns = StepColumns::of(&schema).with("obs", &[0_u8]).unwrap();
+        writer.append(&columns.step(&[terminated], &[false]).unwrap()).unwrap();
+    };
+    let mut sampler = ring.sampler(SamplerOptions::seeded(5)).unwrap();
+    sampler.set_timeout(Some(std::time::Duration::ZERO));
+    append(true);
+    append(false);
+    assert_eq!(sampler.block(8).unwrap().rejected(), 0);
+    // The lane keeps the FINAL row and this one.
+    append(false);
+    for _ in 0..2 {
+        let held = sampler.block(8).unwrap_err();
+        assert!(matches!(held, SampleError::Limited(_)), "{held}");
+        assert_eq!(ring.limiter().unwrap().counts().samples, 8);
+    }
+    ring.limiter().unwrap().set_enabled(false).unwrap();
+    let empty = sampler.block(8).unwrap();
+    assert_eq!((empty.count, empty.rejected()), (0, 8));
 }
 
 #[test]
