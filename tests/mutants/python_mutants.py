@@ -42,12 +42,15 @@ TESTS = {
     "backcast.sim": (HERE, ["pybind/tests/sim"]),
     "backcast.sb3": (ADAPTERS, ["tests/adapters", "-k", "sb3"]),
     "backcast.cleanrl": (ADAPTERS, ["tests/adapters/test_cleanrl.py"]),
-    "backcast.torch": (ADAPTERS, ["tests/adapters/test_torch.py"]),
+    "backcast.torch": (
+        ADAPTERS,
+        [f"tests/adapters/test_torch{name}.py" for name in ("", "_ahead", "_resident")],
+    ),
     "backcast.jax": (ADAPTERS, ["tests/adapters/test_jax.py"]),
 }
 PYTEST = ["-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider"]
-# The environment of the adapters has no pytest-xdist.
-PARALLEL = {HERE: ["-n", "2"], ADAPTERS: []}
+# Runs tests as `make test` and `make test-adapters` do. The adapters have no pytest-xdist.
+OPTIONS = {HERE: ["-n", "2"], ADAPTERS: ["-c", "/dev/null"]}
 # Seconds of all tests of a part. A mutant that takes longer hangs.
 TIMEOUT = 240
 FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
@@ -104,13 +107,22 @@ def run(root: Path, chosen: list[tuple[str, MutationSpec]], out: Path) -> Iterat
     copy = tree.copied(root, out / "modules", (root / PACKAGE).glob("_native*"))
     # Programs that the tests start import the copy too.
     os.environ["PYTHONPATH"] = str(copy / PACKAGE.parent)
+    passed = set[str]()
     with contextlib.chdir(copy):
         for part, spec in chosen:
             environment, tests = TESTS[part]
             python = root / environment / "bin" / "python"
             if not python.exists():
                 raise SystemExit(f"{part} needs {environment}: make test-adapters")
-            command = [str(python), *PYTEST, *PARALLEL[environment], *tests]
+            command = [str(python), *PYTEST, *OPTIONS[environment], *tests]
+            if part not in passed:
+                verdict, output = tree.tested(command, copy, TIMEOUT)
+                if verdict != "missed":
+                    found = f"run longer than {TIMEOUT} s" if verdict == "hung" else "fail"
+                    raise SystemExit(
+                        f"{verdict}: the tests of {part} {found} without a mutant: {output[-2000:]}"
+                    )
+                passed.add(part)
             yield outcome_of(part, spec, command, copy)
 
 
