@@ -39,6 +39,8 @@ from columns import (
 from numpy.typing import NDArray
 from world import Outcome, Step
 
+# Numbers of a block besides its items.
+BLOCK = ("count", "mass", "q_min", "q_new", "inserts", "rejected")
 # Seconds that a step waits for another step, and seconds that a forked child may take.
 PATIENCE, CHILD_TIME = 40.0, 60.0
 
@@ -59,8 +61,9 @@ def options_of(given: dict[str, Any]) -> dict[str, Any]:
     options = {name: value for name, value in given.items() if name != "transform"}
     for name in {"select", "form"} & set(given):
         kind, fields = given[name]["kind"], {k: v for k, v in given[name].items() if k != "kind"}
-        if isinstance(fields.get("beta"), list):
-            fields["beta"] = tuple(fields["beta"])
+        fields |= {
+            n: tuple(fields[n]) for n in ("alpha", "beta") if isinstance(fields.get(n), list)
+        }
         # `kind` is a word, or the name of a class.
         options[name] = getattr(bc, kind)(**fields) if kind[0].isupper() else kind
     if "share" in given:
@@ -198,6 +201,8 @@ class Actor:
         assert limiter is not None
         if step["op"] == "set":
             limiter.set(limits_of(step["limits"]))
+        elif step["op"] == "ceiling":
+            limiter.set_ceiling(step.get("inserts"))
         else:
             getattr(limiter, "reset_counts" if step["op"] == "reset" else step["op"])()
 
@@ -376,6 +381,12 @@ class Actor:
         sampler, asked = self.samplers[step["s"]], {k: step[k] for k in ("at_most",) if k in step}
         drawn = sampler.sample(step.get("batch"), timeout=0, **asked)
         return {"batches": [arrays_of(drawn)], "sampled": sampler.sampled}
+
+    def do_block(self, step: Step, _: None) -> Outcome:
+        sampler = self.samplers[step["s"]]
+        block = sampler.block(step["batch"], timeout=0)
+        found = {name: getattr(block, name) for name in BLOCK}
+        return found | {"batch": arrays_of(block.batch), "q": block.q, "sampled": sampler.sampled}
 
     def do_gather(self, step: Step, ring: bc.ReplayBuffer) -> Outcome:
         options = step.get("options", {})

@@ -69,7 +69,9 @@ def news(world: World, step: Step, own: Sampler) -> Expect | None:
         enough = is_ready(ring, form, columns) if size is None else sum(map(len, columns)) >= size
         chance = Expect(None if enough else "WaitTimeoutError")
     elif not claims.loose:
-        new = claims.next_rows(most, ring.lanes, need=1)
+        # All that there is: a wrong model may give rows out for ever.
+        there = len(claims.left) + claims.times * len(ring.drawable())
+        new = claims.next_rows(min(most, there), ring.lanes, need=1)
         if new is None:
             return None
         rows, chance = new, Expect(None if new else "WaitTimeoutError")

@@ -53,6 +53,7 @@ def priorities_of(ring: Ring, own: Sampler) -> Priorities | None:
 
 def eligible(ring: Ring, options: Options) -> list[Index]:
     """List the transitions, or first ones of whole episodes, that a sampler may draw."""
+    ring = ring.without_old(options.get("max_age"))
     if form_of(options, "WholeEpisodes"):
         return list(whole_episodes(ring, options))
     asked = windows_of(options)
@@ -67,6 +68,11 @@ def refused(ring: Ring, options: Options) -> str | None:
     rollout = form_of(options, "Rollout")
     boundary = options.get("boundary", "mask")
     wrong = asked.rows > ring.lane_capacity and not episodes
+    if "max_age" in options:
+        # Whole windows must be young, and the smallest mass of a table may be that of an old row.
+        whole = bool(sequence) or (boundary == "reject" and not options.get("form"))
+        wrong |= options["max_age"] < (asked.past + asked.future if whole else 1)
+        wrong |= options.get("select", {}).get("normalize") == "table"
     wrong |= isinstance(history, dict) and "columns" in options
     if sequence:
         wrong |= others or history is not None or (boundary == "clamp" and kind in BY_PRIORITY)
@@ -75,6 +81,7 @@ def refused(ring: Ring, options: Options) -> str | None:
         wrong |= not 1 <= episodes.get("max_length", 1) < ring.lane_capacity
         wrong |= others or bool(options.get("learned")) or boundary != "mask"
         wrong |= kind not in OF_EPISODES
+        wrong |= episodes.get("by_length", False) and kind != "uniform"
         # A window of single rows by column only selects columns.
         by_column = isinstance(history, dict) and "first" in history.values()
         wrong |= asked.history is not None or by_column
@@ -97,8 +104,10 @@ def table_of(ring: Ring, options: Options) -> Priorities | Claims | None:
         if form_of(options, "WholeEpisodes"):
             # Only the first transition of an episode has a priority.
             stride = 2**32 - 1
-        rows = -(-ring.lane_capacity // 8) * 8
-        return Priorities(select.get("alpha", 0.6), select.get("eps", 1e-6), rows, stride)
+        rows, by_rank = -(-ring.lane_capacity // 8) * 8, select.get("by") == "rank"
+        alpha = 1.0 if by_rank else select.get("alpha", 0.6)
+        held = select.get("initial") == "held"
+        return Priorities(alpha, select.get("eps", 1e-6), rows, stride, by_rank, held)
     if kind in CLAIMS:
         renewed, times = kind == "Epoch", select.get("max_times_sampled", 1)
         return Claims(renewed, times, select.get("shuffle", renewed), select.get("seed", 0))
@@ -268,7 +277,8 @@ def chance_of_rows(world: World, own: Sampler, size: int) -> Expect | None:
     if len(found) < (size if kind in ("fifo", "lifo", "Largest", "Smallest") else 1):
         return Expect("SampleError")
     if table and kind == "Priority":
-        share = sum(table.powers[at] for at in found) / sum(table.powers[at] for at in kept)
+        masses = table.masses(ring.lanes, alpha_of(own, number_of(own)))
+        share = sum(masses[at] for at in found) / sum(masses.values())
         # A draw may not find eligible transitions that have a small share of all priorities.
         return Expect(perhaps=("SampleError",) if share < 0.02 else ())
     return Expect()
@@ -293,11 +303,25 @@ def chance_of_claims(world: World, own: Sampler, claims: Claims, size: int) -> E
     return None if others else Expect("WaitTimeoutError")
 
 
+def number_of(own: Sampler) -> int:
+    """Return the number of the next batch of a sampler, among those of all that share its draws."""
+    rank, learners = own.options.get("share", (0, 1))
+    return int(rank + own.batches * learners)
+
+
+def alpha_of(own: Sampler, number: int) -> float:
+    """Return the exponent of ranks by which a batch is drawn."""
+    alpha = own.options["select"].get("alpha", 0.6)
+    if isinstance(alpha, list):
+        first, last, batches = alpha
+        alpha = first + (last - first) * min(number / batches, 1.0)
+    return float(alpha)
+
+
 def check_draw(world: World, own: Sampler, batch: Arrays, size: int, *, need: int = MANY) -> None:
     ring, options, kind = world.rings[own.ring], own.options, kind_of(own.options)
     claims = claims_of(ring, own)
-    rank, learners = options.get("share", (0, 1))
-    number, own.batches = rank + own.batches * learners, own.batches + 1
+    number, own.batches = number_of(own), own.batches + 1
     if world.appends_later():
         # The draw may have let a waiting append go on, before or after its rows were read.
         own.counted = False
@@ -307,16 +331,17 @@ def check_draw(world: World, own: Sampler, batch: Arrays, size: int, *, need: in
     own.sampled += size
     batch = without_tag(options, batch)
     of_episodes = form_of(options, "WholeEpisodes")
-    index = (check_episodes if of_episodes else check_batch)(ring, options, batch, size)
+    young = ring.without_old(options.get("max_age"))
+    index = (check_episodes if of_episodes else check_batch)(young, options, batch, size)
     if table := priorities_of(ring, own):
         check_priorities(ring, own, table, batch, index, number)
     elif kind in ("fifo", "lifo"):
-        check_order(ring, options, index, oldest=kind == "fifo")
+        check_order(young, options, index, oldest=kind == "fifo")
     elif kind == "LaneWeights":
         weights = options["select"]["weights"]
         require([n for n, _ in index if not weights[n] > 0], [], "lanes without a weight")
     elif kind == "lane_strata":
-        check_strata(ring, options, index, number)
+        check_strata(young, options, index, number)
     elif claims and (wrong := claims.hand_out(index, ring.lanes, need)):
         raise MismatchError(wrong)
 
@@ -364,10 +389,66 @@ def check_priorities(
     if isinstance(beta, list):
         beta = min(1.0, beta[0] + (1 - beta[0]) * number / beta[1])
     of_table = select.get("normalize") == "table"
-    least = min(table.powers[at] for at in (known if of_table else index))
-    wanted = np.array([(least / power) ** beta for power in powers])
+    masses = table.masses(ring.lanes, alpha_of(own, number))
+    least = min(masses[at] for at in (known if of_table else index))
+    wanted = np.array([(least / masses[at]) ** beta for at in index])
     if batch["weight"].dtype != np.float32 or not np.allclose(batch["weight"], wanted, rtol=1e-3):
         raise MismatchError(f"weights {batch['weight'].tolist()}, the model has {wanted.tolist()}")
+
+
+@takes("block", on="s")
+def block(world: World, step: Step, own: Sampler) -> Expect | None:
+    """Draw independent items, with the mass of all that could be drawn."""
+    ring, options, size = world.rings[own.ring], own.options, step["batch"]
+    kind, select = kind_of(options), options.get("select", {})
+    refused = kind not in ("uniform", "Priority") or select.get("stratified")
+    refused = refused or select.get("by") == "rank" or "hindsight" in options
+    refused = refused or "max_age" in options
+    if refused or size == 0 or options.get("form", {}).get("kind") in ("WholeEpisodes", "Rollout"):
+        return Expect("SampleError")
+    if world.appends_later():
+        return None
+    if ring.limits and not ring.limits.may_sample(size, ring.lanes):
+        return Expect("RateLimitTimeoutError")
+    found, table = eligible(ring, options), priorities_of(ring, own)
+    masses = dict.fromkeys(found, 1.0)
+    if table:
+        table.enter(ring.lanes)
+        masses = table.masses(ring.lanes, 1.0)
+    inserts = ring.limits.inserts if ring.limits else None
+    expected = Expect(values={"count": len(found), "inserts": inserts})
+
+    def check(outcome: Outcome) -> None:
+        batch, q = without_tag(options, outcome["batch"]), outcome["q"]
+        is_there = batch["index"] >= 0
+        drawn = {key: values[is_there] for key, values in batch.items()}
+        index, number, there = list[Index](), number_of(own), int(is_there.sum())
+        if there:
+            index = check_batch(ring, options, drawn, there)
+        if table and there:
+            check_priorities(ring, own, table, drawn, index, number)
+        largest = table.largest_of_new(ring.lanes) if table else 1.0
+        mass = sum(masses.values()) if found else 0.0
+        said = [*q[is_there], *(outcome[name] for name in ("mass", "q_min", "q_new"))]
+        wanted = [*(masses[at] for at in index), mass, min(masses.values(), default=0.0), largest]
+        if not np.allclose(said, wanted, rtol=1e-4):
+            raise MismatchError(f"masses {said}, the model has {wanted}")
+        rest = [batch[key][~is_there].any() for key in batch if key != "index"]
+        require((q[~is_there].any(), any(rest)), (False, False), "values of rejected items")
+        # Only rows of the table that may not be drawn are rejected.
+        most = 0 if found and set(found) == set(masses) else size
+        require(outcome["rejected"] == size - len(index) <= most, True, "rejected items")
+        own.batches, own.sampled = own.batches + 1, own.sampled + len(index)
+        accounted(ring, len(index))()
+        if own.counted:
+            require(outcome["sampled"], own.sampled, "sampled")
+
+    def imagine() -> None:
+        own.batches += 1
+        accounted(ring, size if found else 0)()
+
+    expected.check, expected.imagine = check, imagine
+    return expected
 
 
 @takes("sample_once", on="ring")

@@ -114,12 +114,14 @@ def resize(world: World, step: Step, ring: Ring) -> Expect | None:
 
 @takes("limiter", on="ring")
 def limiter(world: World, step: Step, ring: Ring) -> Expect | None:
-    """Change the limits of a ring, switch them on or off, or reset the counts."""
+    """Change the limits or the ceiling of a ring, switch them on or off, or reset the counts."""
     limits = ring.limits
     if not limits or ring.snapshot:
         return None
     if step["op"] == "reset":
         limits.reset(ring.lanes)
+    elif step["op"] == "ceiling":
+        limits.ceiling = step.get("inserts", math.inf)
     elif step["op"] == "set":
         changed = copy.copy(limits)
         changed.change(step["limits"])
@@ -222,6 +224,8 @@ def load(world: World, step: Step, _: None) -> Expect | None:
             # A lane that is saved without rows is saved without its episode.
             lane.rows[-1] = lane.rows[-1]._replace(episode=0)
     ring.limits = None if is_open else ring.limits
+    if ring.limits:
+        ring.limits.ceiling = math.inf
     world.rings[step["ring"]] = ring
     return Expect(values={"lanes": len(ring.lanes)}, check=slots_of(ring), changed=step["ring"])
 

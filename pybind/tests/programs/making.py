@@ -36,7 +36,7 @@ from world import Program, Ring, Step, World, Writer
 # Most appends by which `make_append_later` tries to reach the limit of a writer.
 MOST_APPENDS = 12
 # Priorities of updates: never 1, the first priority of new rows.
-PRIORITIES = (0.0, 0.25, 0.5, 2.0, 3.0, 7.0)
+PRIORITIES = (0.0, 0.25, 0.5, 2.0, 2.05, 7.0, 7.2)
 
 
 # Weights by which actions are chosen.
@@ -177,10 +177,16 @@ class Maker(Dice):
         self.on_ring("resize", capacity=capacity)
 
     def make_limiter(self) -> None:
-        op = self.choice(("set", "enable", "disable", "reset"))
-        self.on_ring(
-            "limiter", op=op, limits=lambda ring: limits(self, ring.most) if op == "set" else None
-        )
+        op = self.choice(("set", "enable", "disable", "reset", "ceiling"))
+
+        def ceiling(ring: Ring) -> int | None:
+            is_set = ring.limits and op == "ceiling" and self.chance(0.6)
+            return ring.limits.inserts + self.randrange(9) if ring.limits and is_set else None
+
+        def given(ring: Ring) -> dict[str, Any] | None:
+            return limits(self, ring.most) if op == "set" else None
+
+        self.on_ring("limiter", op=op, limits=given, inserts=ceiling)
 
     def make_snapshot(self) -> None:
         chosen = self.pick(self.world.rings)
@@ -213,7 +219,7 @@ class Maker(Dice):
         tables = {
             key: table
             for key, table in ring.tables.items()
-            if isinstance(table, Priorities) and table.stride == 1
+            if isinstance(table, Priorities) and table.stride == 1 and not table.by_rank
         }
         if ring.snapshot or not tables:
             return
@@ -225,6 +231,7 @@ class Maker(Dice):
     def draw_by_priority(self, ring: str, by: int, table: Priorities, key: str) -> str:
         """Draw a batch of a ring by the priorities of a table; return the sampler."""
         select = {"kind": "Priority", "alpha": table.alpha, "eps": table.eps, "table": key}
+        select |= {"initial": "held"} if table.held else {}
         select |= {"beta": 1.0, "stratified": False, "normalize": "batch"}
         sampler = self.name("s")
         self.add("sampler", s=sampler, ring=ring, by=by, seed=1, options={"select": select})
@@ -385,7 +392,7 @@ class Maker(Dice):
     def sample_from(self, name: str) -> None:
         own = self.world.samplers[name]
         for _ in range(self.randint(1, 3)):
-            if kind_of(own.options) in BY_PRIORITY and self.chance(0.3):
+            if kind_of(own.options) in BY_PRIORITY and self.chance(0.5):
                 self.update_of(name)
             size = self.choice((1, 2, 3, 5, 8, 12)) if self.chance(0.99) else 0
             size = 2 if own.options.get("form") and size > 5 else size
@@ -394,7 +401,9 @@ class Maker(Dice):
                 self.news_of(name)
                 continue
             kind = self.random()
-            if kind < 0.2:
+            if kind < 0.05 or (kind_of(own.options) in ("uniform", "Priority") and kind > 0.9):
+                self.add("block", **given)
+            elif kind < 0.2:
                 given |= {"count": self.randint(1, 4), "prefetch": self.randrange(3)}
                 self.add("batches", reuse=self.chance(0.4), **given)
             elif kind < 0.3:
@@ -488,10 +497,12 @@ class Maker(Dice):
             self.update_of(chosen[0])
 
     def update_of(self, name: str) -> None:
-        """Set priorities by a sampler."""
-        own, windows = self.world.samplers[name], self.chance(0.3)
-        index = self.some_index(self.world.rings[own.ring], 8, wrong=0.2)
-        given = [self.choice(PRIORITIES) if self.chance(0.99) else -1.0 for _ in index]
+        """Set priorities by a sampler: some, or all to less than new rows first have."""
+        own, windows, every = self.world.samplers[name], self.chance(0.3), self.chance(0.25)
+        ring = self.world.rings[own.ring]
+        index = ring.drawable() if every else self.some_index(ring, 8, wrong=0.2)
+        choices = PRIORITIES[:3] if every else PRIORITIES
+        given = [self.choice(choices) if self.chance(0.99) else -1.0 for _ in index]
         self.add("update", s=name, by=own.by, index=index, priority=given, windows=windows)
 
     def make_table(self) -> None:

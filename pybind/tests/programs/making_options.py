@@ -101,7 +101,7 @@ def sequence_options(dice: Dice, ring: Ring) -> Options:
 def episode_options(dice: Dice, ring: Ring) -> Options:
     """Return whole episodes and options that they allow, rarely others."""
     form: Options = {"kind": "WholeEpisodes", "layout": dice.choice(("padded", "ragged"))}
-    form |= dice.maybe(0.5, max_length=dice.randint(1, 6))
+    form |= dice.maybe(0.5, max_length=dice.randint(1, 6)) | dice.maybe(0.3, by_length=True)
     made: Options = {"form": form} | dice.maybe(0.4, copy=True)
     made |= dice.maybe(0.2, columns=dice.some(names_of(ring)))
     return made | dice.maybe(0.1, **window_options(dice, ring))
@@ -135,6 +135,11 @@ def select(dice: Dice, ring: Ring) -> Options:
             "stratified": dice.chance(0.3),
         }
         made["normalize"] = dice.choice(("batch", "table"))
+        if dice.chance(0.4):
+            made |= {"by": "rank", "table": f"ranks{made['eps']}"}
+            made["alpha"] = dice.choice((made["alpha"], [1.0, 0.0, 5], [0.2, 1.4, 10]))
+    if "table" in made and dice.chance(0.4):
+        made |= {"initial": "held", "table": f"{made['table']}held"}
     if kind == "Recency":
         made["half_life"] = dice.choice((0.5, 3.0, 50.0))
     if kind == "LaneWeights":
@@ -165,6 +170,11 @@ def sampler_options(dice: Dice, ring: Ring) -> Options:
         made["hindsight"] = hindsight_options(dice)
     if tables := [name for name, table in ring.tables.items() if isinstance(table, Learned)]:
         made |= dice.maybe(0.05 if is_episode else 0.5, learned=dice.choice(tables))
+    if kind is not rollout_options and made.get("select", {}).get("kind") not in (
+        "Epoch",
+        "Consume",
+    ):
+        made |= dice.maybe(0.15, max_age=dice.choice((2, 4, 8, 30)))
     world = dice.randint(2, 3)
     return made | dice.maybe(0.2, share=[dice.randrange(world), world])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 from model import Index, Lane
@@ -35,6 +36,8 @@ class Limits:
     deletes: int = 0
     # Inserts at the last `clear` or `drop_episode`.
     dropped_at: int = 0
+    # Inserts at which writers stop, whatever the limits are.
+    ceiling: float = math.inf
 
     def change(self, given: dict[str, Any]) -> None:
         """Set other limits, and keep the counts."""
@@ -61,7 +64,8 @@ class Limits:
     def may_insert(self, lanes: list[Lane]) -> bool:
         """Whether one more transition may be inserted now."""
         lead = (self.inserts + 1) * self.ratio - self.samples
-        return not self.enabled or not self.is_large(lanes) or lead <= self.high
+        fits = not self.is_large(lanes) or lead <= self.high
+        return not self.enabled or (fits and self.inserts < self.ceiling)
 
     def is_large(self, lanes: list[Lane]) -> bool:
         """Whether the ring has enough transitions for a draw."""
@@ -97,6 +101,10 @@ class Priorities:
     lane_rows: int
     # Steps of an episode from one transition that has a priority to the next.
     stride: int = 1
+    # Draws are by the rank of the powers, which then have the exponent 1.
+    by_rank: bool = False
+    # New transitions get the largest power of the ring, not the largest that was ever set.
+    held: bool = False
     powers: dict[Index, float] = field(default_factory=dict)
     largest: float = 1.0
     # First row, by lane, that has not left the table.
@@ -106,16 +114,22 @@ class Priorities:
         """Whether a sampler with these settings may share another table."""
         if not isinstance(other, Priorities):
             return False
-        mine = (self.alpha, self.eps, self.stride)
-        return mine == (other.alpha, other.eps, other.stride)
+        mine = (self.alpha, self.eps, self.stride, self.by_rank, self.held)
+        return mine == (other.alpha, other.eps, other.stride, other.by_rank, other.held)
 
     def enter(self, lanes: list[Lane]) -> None:
-        """Give new transitions the largest power so far; forget rows that left."""
+        """Give new transitions the largest power; forget rows that left."""
         for number, lane in enumerate(lanes):
             oldest = max(lane.first, lane.head - 1 - self.lane_rows)
             self.left[number] = max(self.left.get(number, 0), oldest)
+        largest = self.largest_of_new(lanes)
         for index in self.rows(lanes):
-            self.powers.setdefault(index, self.largest)
+            self.powers.setdefault(index, largest)
+
+    def largest_of_new(self, lanes: list[Lane]) -> float:
+        """Return the power that a new transition gets."""
+        held = (self.powers[at] for at in self.rows(lanes) if at in self.powers)
+        return max(held, default=1.0) if self.held else self.largest
 
     def rows(self, lanes: list[Lane]) -> list[Index]:
         """List the transitions that have a priority."""
@@ -124,6 +138,20 @@ class Priorities:
             for lane, seq in drawable(lanes)
             if seq >= self.left.get(lane, 0) and lanes[lane].rows[seq].t % self.stride == 0
         ]
+
+    def masses(self, lanes: list[Lane], alpha: float) -> dict[Index, float]:
+        """Return by transition what draws are in proportion to: powers, or powers of their ranks.
+
+        Powers that agree in their highest five bits share the mean of their ranks' powers.
+        """
+        rows = sorted(self.rows(lanes), key=lambda at: -self.powers[at])
+        found = {at: self.powers[at] for at in rows}
+        if self.by_rank:
+            for _, equal in groupby(enumerate(rows, 1), lambda of: five_bits(self.powers[of[1]])):
+                ranks, of_rank = zip(*equal, strict=True)
+                mean = sum(rank**-alpha for rank in ranks) / len(ranks)
+                found |= dict.fromkeys(of_rank, mean)
+        return found
 
     def update(self, given: list[tuple[Index, float]], lanes: list[Lane]) -> int:
         """Set priorities; return the number of indices without a priority."""
@@ -135,6 +163,12 @@ class Priorities:
                 self.powers[index] = max(1, round(power / POWER)) * POWER
                 self.largest = max(self.largest, self.powers[index])
         return sum(index not in known for index, _ in given)
+
+
+def five_bits(power: float) -> tuple[int, int]:
+    """Return the exponent and the five highest bits of a power."""
+    fraction, exponent = math.frexp(power)
+    return exponent, int(fraction * 32)
 
 
 @dataclass

@@ -14,10 +14,10 @@ from making import make
 from world import Program
 
 # Arguments whose values are features, and arguments whose presence is a feature.
-VALUES = "schema policy op how mode missing into bad boundary kind layout strategy"
+VALUES = "schema policy op how mode missing into bad boundary kind layout strategy by initial"
 GIVEN = "private limiter next final finals plain windows history future n_step copy columns form"
 GIVEN += " hindsight learned share transform patient older fails reuse first max_length stratified"
-GIVEN += " at_most"
+GIVEN += " at_most by_length max_age"
 
 
 def features(program: Program) -> set[str]:
@@ -25,7 +25,7 @@ def features(program: Program) -> set[str]:
 
     def add(given: dict[str, Any]) -> None:
         for name, value in given.items():
-            if name in VALUES.split():
+            if name in VALUES.split() and isinstance(value, str):
                 found.add(f"{name} {value}")
             elif name in GIVEN.split():
                 found.add(

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import expect_blocks
 import expect_writers
+import model_tables
 import pytest
 from calls import Actor
 from columns import Tokens
 from making import make
-from model import FINAL, Lane, Plan, Windows, plan
+from model import FINAL, Index, Lane, Plan, Windows, plan
 from model_tables import Claims, Limits, Priorities
 from run_python import ProgramError, run
 from second_process import Peers
@@ -67,6 +70,14 @@ def always(_limits: Limits, _lanes: list[Lane]) -> bool:
     return True
 
 
+def by_priority(table: Priorities, lanes: list[Lane], _alpha: float) -> dict[Index, float]:
+    return {at: table.powers[at] for at in table.rows(lanes)}
+
+
+def without_ceiling(method: Callable[[Limits, list[Lane]], bool]) -> Callable[..., bool]:
+    return lambda limits, lanes: method(replace(limits, ceiling=math.inf), lanes)
+
+
 def gives_again(claims: Claims, lanes: list[Lane], _need: int) -> bool:
     """Begin a pass over everything, whatever was given out before."""
     claims.left = [(n, seq) for n, lane in enumerate(lanes) for seq in lane.transitions()]
@@ -92,6 +103,11 @@ MUTANTS: dict[str, tuple[Any, str, Any]] = {
     "next observations are not compared": (expect_writers, "plan", compares_nothing),
     "priorities enter at one": (Priorities, "enter", enters_at_one),
     "inserts are never held back": (Limits, "may_insert", always),
+    "ranks draw as priorities do": (Priorities, "masses", by_priority),
+    "all ranks are equal": (model_tables, "five_bits", lambda _: 0),
+    "new rows never get less": (Priorities, "largest_of_new", lambda table, _: table.largest),
+    "ceilings hold no writer": (Limits, "may_insert", without_ceiling(Limits.may_insert)),
+    "old rows are drawn": (Ring, "without_old", lambda ring, _: ring),
     "blocks wait for no lane with a writer": (expect_blocks, "is_ready", waits_for_none),
     "claims are given out again": (Claims, "begin", gives_again),
 }

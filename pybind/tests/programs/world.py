@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from model import Index, Kept, Lane
@@ -97,6 +97,14 @@ class Ring:
     def drawable(self) -> list[Index]:
         """List the transitions."""
         return drawable(self.lanes)
+
+    def without_old(self, max_age: int | None) -> Ring:
+        """Return the ring without rows that are too old for a sampler."""
+        if max_age is None:
+            return self
+        oldest = [lane.head - 1 - max_age for lane in self.lanes]
+        pairs = zip(self.lanes, oldest, strict=True)
+        return replace(self, lanes=[replace(of, mark=max(of.mark, at)) for of, at in pairs])
 
     def has(self, at: Index) -> bool:
         """Whether a row was ever published."""

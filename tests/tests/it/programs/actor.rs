@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use backcast_core::{
-    Base, Ends, LearnedOptions, LearnedValues, Lease, ObsBytes, Ring, RowIndex, Sampler,
+    Base, Block, Ends, LearnedOptions, LearnedValues, Lease, ObsBytes, Ring, RowIndex, Sampler,
     SamplerOptions, Step, Writer, WriterOptions,
 };
 use backcast_persist::{LoadOptions, SaveOptions, Store};
@@ -63,7 +63,9 @@ impl Actor {
                 Ok(counts)
             }
             "sampler" => self.sampler(step),
-            "sample" | "news" | "gather_by" | "update" | "close_sampler" => self.sample(step),
+            "sample" | "block" | "news" | "gather_by" | "update" | "close_sampler" => {
+                self.sample(step)
+            }
             "close_lease" => {
                 let lease = self.leases.remove(text(step, "l")).expect("a lease");
                 Ok(json!({"rows": of_lease(&lease)}))
@@ -124,6 +126,7 @@ impl Actor {
                 match text(step, "op") {
                     "set" => limiter.set(options::limits(&step["limits"]))?,
                     "reset" => limiter.reset_counts()?,
+                    "ceiling" => limiter.set_ceiling(step["inserts"].as_u64())?,
                     op => limiter.set_enabled(op == "enable")?,
                 }
                 json!({})
@@ -285,6 +288,7 @@ impl Actor {
         let sampler = self.samplers.get_mut(text(step, "s")).expect("a sampler");
         Ok(match text(step, "do") {
             "gather_by" => gather(sampler, step)?,
+            "block" => block(sampler, step)?,
             "update" => {
                 let given: Vec<f64> =
                     list(&step["priority"]).iter().filter_map(Value::as_f64).collect();
@@ -328,6 +332,18 @@ fn draw(sampler: &mut Sampler, step: &Value) -> Result<Map<String, Value>, Failu
     Ok(of_batch(&match size("batch") {
         Some(items) => sampler.sample(items)?,
         None => sampler.sample_new(size("at_most"))?,
+    }))
+}
+
+fn block(sampler: &mut Sampler, step: &Value) -> Result<Value, Failure> {
+    sampler.set_timeout(Some(NOT_AT_ALL));
+    let found = sampler.block(small(&step["batch"]) as usize)?;
+    let rejected = found.rejected();
+    let Block { batch, count, mass, q, q_min, q_new, inserts, .. } = found;
+    Ok(json!({
+        "batch": of_batch(&batch), "q": ["f8", [q.len()], hex(bytemuck::cast_slice(&q))],
+        "count": count, "mass": mass, "q_min": q_min, "q_new": q_new, "inserts": inserts,
+        "rejected": rejected, "sampled": sampler.sampled(),
     }))
 }
 

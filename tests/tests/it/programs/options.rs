@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use backcast_core::{
-    Base, Beta, ColumnWindow, ColumnWindows, LanePolicy, NoLearner, PriorityOptions, RateLimiter,
-    Ring, RingOptions, Role, Rollout, SamplerOptions, Schema, Selector, Sequence, TableOptions,
-    WeightNorm, WholeEpisodes,
+    Alpha, Base, Beta, ColumnWindow, ColumnWindows, InitialPriority, LanePolicy, NoLearner,
+    PriorityOptions, PriorityOrder, RateLimiter, Ring, RingOptions, Role, Rollout, SamplerOptions,
+    Schema, Selector, Sequence, TableOptions, WeightNorm, WholeEpisodes,
 };
 use serde_json::Value;
 
@@ -108,6 +108,7 @@ pub(super) fn sampler(ring: &Ring, given: &Value, seed: u64) -> Result<SamplerOp
         "WholeEpisodes" => {
             let ragged = text(form, "layout") == "ragged";
             let made = if ragged { WholeEpisodes::ragged() } else { WholeEpisodes::padded() };
+            let made = if is_set(form, "by_length") { made.by_length() } else { made };
             let most = form["max_length"].as_u64().map(|_| small(&form["max_length"]));
             options.episodes(most.map_or(made, |most| made.max_length(most)))
         }
@@ -118,6 +119,9 @@ pub(super) fn sampler(ring: &Ring, given: &Value, seed: u64) -> Result<SamplerOp
         }
         _ => options,
     };
+    if let Some(most) = given["max_age"].as_u64() {
+        options = options.max_age(most);
+    }
     if let Some(history) = given["history"].as_u64().filter(|_| given["columns"].is_null()) {
         options = options.history(u32::try_from(history).unwrap_or(u32::MAX));
     }
@@ -190,7 +194,19 @@ fn selector(given: &Value) -> Selector {
 }
 
 fn priorities(given: &Value) -> PriorityOptions {
-    let options = PriorityOptions::alpha(real(&given["alpha"], 0.6))
+    let alpha = match list(&given["alpha"]) {
+        [first, last, batches] => Alpha::Annealed {
+            first: real(first, 0.0),
+            last: real(last, 0.0),
+            batches: batches.as_u64().unwrap_or_default(),
+        },
+        _ => Alpha::Constant(real(&given["alpha"], 0.6)),
+    };
+    let by_rank = text(given, "by") == "rank";
+    let held = text(given, "initial") == "held";
+    let options = PriorityOptions::alpha(alpha)
+        .by(if by_rank { PriorityOrder::Rank } else { PriorityOrder::Priority })
+        .initial(if held { InitialPriority::Held } else { InitialPriority::Ever })
         .eps(real(&given["eps"], PriorityOptions::EPS))
         .table(given["table"].as_str().unwrap_or(PriorityOptions::TABLE))
         .stratified(is_set(given, "stratified"));
