@@ -72,15 +72,6 @@ class Frames:
         older, newest = stack[:-1], stack[-1]
         return not older.any() if self.padding == "zero" else bool((older == newest).all())
 
-    def pad(self, obs: NDArray[Any], mask: NDArray[np.bool_]) -> None:
-        """Write the padding in place where a window reaches beyond its episode.
-
-        The windows come from ``boundary="clamp"``, which repeats the first frame: with the padding
-        ``"reset"`` nothing is written.
-        """
-        if self.padding == "zero" and not mask.all():
-            obs[~mask] = 0
-
 
 def schema_of(
     observation_space: spaces.Space[Any], action_space: spaces.Space[Any], frames: Frames | None

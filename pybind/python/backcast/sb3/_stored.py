@@ -269,8 +269,6 @@ class Stored:
             shown[drawn, self.frames.count - 1 + count] = next_obs
             window = count[:, None] + np.arange(self.frames.count)
             next_obs = shown[drawn[:, None], window]
-            seen = np.concatenate([batch["mask"], np.ones((batch_size, self._n_step), bool)], 1)
-            self.frames.pad(next_obs, np.take_along_axis(seen, window, axis=1))
         rows = rows._replace(
             next_obs=next_obs,
             terminated=np.where(beyond, future["terminated"][*last], rows.terminated),
