@@ -83,6 +83,45 @@ def test_names_of_other_processes_take_no_more_memory_than_those_of_actors() -> 
     assert numbers["n0"] == {"last": 2.0, "mean": 1.0, "count": 2}
 
 
+def test_statistics_of_a_tally_are_those_of_its_reports_and_of_its_ring(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    actor: Any = {"rank": 1, "pid": None, "state": "running", "restarts": 2}
+    with bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100) as buf, buf.writer() as writer:
+
+        def append(rows: int) -> None:
+            for _ in range(rows):
+                writer.append(obs=0, terminated=False, truncated=False)
+
+        # Rows from before the fleet are not counted.
+        append(7)
+        tally = Tally(2, buf)
+        for after_s, rows, version in ((1.0, 10, 3), (2.0, 20, 4)):
+            append(10)
+            now[0] = 100.0 + after_s
+            tally.update(2, 16, version)
+            tally.add([Report(1, 1.0, 5, version - 1, now[0] - 0.25)])
+            stats = tally.stats([dict(actor)], 0)
+            assert (stats["rows"], stats["updates"]) == (rows, 2 * after_s)
+            # Both are of the time since the fleet began, which is less than the last seconds.
+            assert (stats["rows_per_s"], stats["updates_per_s"]) == (10.0, 2.0)
+            assert stats["policy_version"] == version
+            assert (stats["running"], stats["restarts"]) == (1, 2)
+            [shown] = stats["actors"]
+            assert (shown["episodes"], shown["version"]) == (after_s, version - 1)
+            assert shown["since_report_s"] == 0.25
+        # Rates are of the last seconds alone.
+        for after_s in range(3, 60):
+            now[0] = 100.0 + after_s
+            stats = tally.stats([dict(actor)], 0)
+        assert (stats["rows"], stats["rows_per_s"], stats["updates_per_s"]) == (20, 0.0, 0.0)
+        # Version 3 was the newest at the second report, and 2 was never published.
+        assert (stats["policy_age_versions"], stats["policy_age_s"]) == (0.0, 0.75)
+    assert Tally(2, None).stats([], 0)["rows_per_s"] is None
+
+
 def test_statistics_are_written_while_the_learner_updates_and_once_at_the_end() -> None:
     written: list[tuple[dict[str, float], int]] = []
     with bc.Fleet(actors.report_numbers, 2, args=(10,)) as fleet:
