@@ -221,6 +221,22 @@ def test_priorities_of_overwritten_transitions_are_dropped_and_bad_ones_refused(
         assert buffer.update_priorities(old.indices, torch.ones(20, 1)) == 20
 
 
+def test_weights_by_the_table_count_no_place_that_is_still_empty() -> None:
+    select = bc.Priority(alpha=1.0, beta=1.0, eps=0.0, normalize="table")
+    buffer = ours.PrioritizedReplayBuffer(
+        20, BOX, DISCRETE, device="cpu", n_envs=2, sampling="sb3", select=select
+    )
+    feed = Feed(BOX, DISCRETE, 2)
+    for _ in range(4):
+        buffer.add(*feed.step())
+    indices = buffer.sample(30).indices
+    buffer.update_priorities(indices, torch.full((30,), 0.5))
+    # The least of the table is 0.5, or 1 if no transition was left out.
+    weights = buffer.sample(200).weights[:, 0]
+    assert set(weights.tolist()) <= {0.5, 1.0}
+    assert weights.max() == 1.0
+
+
 def test_settings_that_cannot_be_are_refused_before_a_ring_is_made(place: Path) -> None:
     make: Any = ours.PrioritizedReplayBuffer
     for sampling in ("ring", "sb3"):

@@ -288,6 +288,34 @@ def test_rows_that_a_device_cannot_hold_are_refused(monkeypatch: pytest.MonkeyPa
     assert len(ours.Resident(buf))
 
 
+def test_the_room_that_is_asked_for_is_the_one_that_is_taken(
+    prices: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    panel = bc.Panel.from_csv(prices)
+    taken = ours.ResidentPanel(panel).nbytes
+    monkeypatch.setattr(_resident_tables, "_free_memory", lambda device: taken)
+    ours.ResidentPanel(panel)
+    monkeypatch.setattr(_resident_tables, "_free_memory", lambda device: taken - 1)
+    with pytest.raises(bc.errors.SpaceError):
+        ours.ResidentPanel(panel)
+
+
+@pytest.mark.parametrize(
+    ("size", "shown"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        ((1 << 20) - 1, "1024.0 KiB"),
+        (3 << 19, "1.5 MiB"),
+        ((1 << 30) - 1, "1024.0 MiB"),
+        (5 << 29, "2.5 GiB"),
+    ],
+)
+def test_sizes_have_the_largest_unit_that_they_reach(size: int, shown: str) -> None:
+    assert _resident_tables._shown(size) == shown
+
+
 def test_windows_of_a_panel_have_the_bits_of_the_hosts(prices: Path) -> None:
     panel = bc.Panel.from_csv(prices, macro=["IDX"])
     resident = ours.ResidentPanel(panel)
