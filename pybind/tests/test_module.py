@@ -1,7 +1,9 @@
-"""Properties of the extension module."""
+"""Properties of the extension module, and of the classes of the package."""
 
+import ast
 import ctypes
 import re
+from functools import cache
 from pathlib import Path
 
 from backcast import _native
@@ -50,3 +52,34 @@ def test_the_module_says_that_it_needs_the_interpreters_lock() -> None:
     source = (ROOT / "pybind" / "src" / "lib.rs").read_text()
     declared = re.findall(r"#\[pyo3::pymodule(.*?)\]\nmod _native", source)
     assert declared == ["(gil_used = true)"]
+
+
+# Written by their users: configurations of markets, transitions that are stored, fills.
+CHANGEABLE = ("sim/", "finrl/", "envs/_fill.py")
+
+
+def test_options_and_results_cannot_be_changed() -> None:
+    package, found = Path(_native.__file__).parent, 0
+    for file in sorted(package.rglob("*.py")):
+        if file.relative_to(package).as_posix().startswith(CHANGEABLE):
+            continue
+        for node in ast.walk(ast.parse(file.read_text())):
+            if not isinstance(node, ast.ClassDef) or node.name.startswith("_"):
+                continue
+            for decorator in map(ast.unparse, node.decorator_list):
+                if decorator.startswith("dataclass") and node.name in exports(package):
+                    assert "frozen=True" in decorator, f"{file.name}: {node.name}"
+                    found += 1
+    assert found > 20
+
+
+@cache
+def exports(package: Path) -> set[str]:
+    """Return all names in a list ``__all__`` of the package."""
+    found: set[str] = set()
+    for file in package.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+                parts = ast.walk(node.value)
+                found |= {str(part.value) for part in parts if isinstance(part, ast.Constant)}
+    return found

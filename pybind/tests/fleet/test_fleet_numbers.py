@@ -103,7 +103,7 @@ def test_statistics_of_a_tally_are_those_of_its_reports_and_of_its_ring(
             now[0] = 100.0 + after_s
             tally.update(2, 16, version)
             tally.add([Report(1, 1.0, 5, version - 1, now[0] - 0.25)])
-            stats = tally.stats([dict(actor)], 0)
+            stats = tally.stats([actor.copy()], 0)
             assert (stats["rows"], stats["updates"]) == (rows, 2 * after_s)
             # Both are of the time since the fleet began, which is less than the last seconds.
             assert (stats["rows_per_s"], stats["updates_per_s"]) == (10.0, 2.0)
@@ -115,7 +115,7 @@ def test_statistics_of_a_tally_are_those_of_its_reports_and_of_its_ring(
         # Rates are of the last seconds alone.
         for after_s in range(3, 60):
             now[0] = 100.0 + after_s
-            stats = tally.stats([dict(actor)], 0)
+            stats = tally.stats([actor.copy()], 0)
         assert (stats["rows"], stats["rows_per_s"], stats["updates_per_s"]) == (20, 0.0, 0.0)
         # Version 3 was the newest at the second report, and 2 was never published.
         assert (stats["policy_age_versions"], stats["policy_age_s"]) == (0.0, 0.75)
