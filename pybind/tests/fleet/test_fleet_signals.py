@@ -16,6 +16,7 @@ import pytest
 from backcast.fleet import _guard, _supervisor
 from backcast.fleet._guard import Guard
 from backcast.fleet._process import ActorProcess
+from backcast.fleet._signals import ParentSignals
 from waits import WATCHDOG_S, await_state, until_interrupted
 
 
@@ -308,3 +309,35 @@ def test_a_late_ctrl_c_ends_the_wait_for_actors() -> None:
         "    threading.Thread(target=press, daemon=True).start()\n"
     )
     assert ran.returncode == -signal.SIGINT, ran.stderr
+
+
+def test_a_failure_is_repeated_until_the_main_thread_has_noticed_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sent: list[int] = []
+    send = signal.pthread_kill
+
+    def lost_twice(thread: int, number: int) -> None:
+        sent.append(number)
+        if len(sent) > 2:
+            send(thread, number)
+
+    monkeypatch.setattr(signal, "pthread_kill", lost_twice)
+    signals = ParentSignals(lambda: None)
+    signals.install()
+
+    def fail() -> None:
+        signals.fail(bc.errors.FleetError("an actor died"))
+        signals.insist()
+
+    thread = threading.Thread(target=fail)
+    thread.start()
+    try:
+        with pytest.raises(bc.errors.FleetError, match="an actor died"):
+            until_interrupted()
+    finally:
+        signals.disarm()
+        thread.join(WATCHDOG_S)
+        signals.restore()
+    assert not thread.is_alive()
+    assert len(sent) > 2
