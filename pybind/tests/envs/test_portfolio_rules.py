@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -273,3 +274,22 @@ def test_orders_without_a_row_or_a_price_say_so(tmp_path: Path) -> None:
     env.reset(seed=1)
     limits = env.step([1.0, -1.0, 0.0])[4]["limits"]
     assert limits.tolist() == [OrderLimit.LISTING, OrderLimit.PRICE, OrderLimit.NONE]
+
+
+def test_the_excess_over_a_ticker_begins_at_its_last_known_close() -> None:
+    dates = np.arange("2024-01-01", 8, dtype="datetime64[D]")
+    held, missing = np.full(8, 10.0), 3
+    other = 100.0 * 1.1 ** np.arange(8)
+    there = np.arange(8) != missing
+    close = np.concatenate([held, other[there]])
+    frame = {
+        "date": np.concatenate([dates, dates[there]]),
+        "tic": np.repeat(["AAA", "BBB"], [8, 7]),
+        **{part: close for part in ("open", "high", "low", "close")},
+        "volume": np.full(15, 1e6),
+    }
+    env = PortfolioEnv(bc.Panel.from_frame(frame), reward=Excess("BBB"))
+    env.reset(options={"start_day": missing})
+    rewards = [env.step([0, 0])[1] for _ in range(2)]
+    # From the close of the day before the one without a row, then a day's return.
+    assert rewards == pytest.approx([-2 * math.log(1.1), -math.log(1.1)])
