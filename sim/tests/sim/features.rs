@@ -169,3 +169,27 @@ fn the_private_block_shows_position_cash_open_orders_and_the_last_fill() {
     close("time_left", 0.25);
     assert!(value("last_fill_size") > 0.0 && value("unrealised") < 0.0);
 }
+
+/// A window that stayed, or moved too late, would refuse orders near the price.
+#[test]
+fn the_window_of_a_book_follows_the_price_before_it_reaches_the_edge() {
+    let mut config = Preset::Normal.config();
+    config.book_levels = 256;
+    let (mut lows, mut highs) = (0, 0);
+    for seed in 0..4 {
+        let mut market = Market::new(&config, seed).unwrap();
+        let mut before = market.book(0).window();
+        for tick in 0..20_000 {
+            market.tick();
+            let (low, high) = market.book(0).window();
+            let (mid, edge) = (market.mid(0), f64::from((high - low) / 4));
+            // Half a tick of the mid-price is cut off, and a window has an even number of levels.
+            let middle = f64::from(low) + edge - 2.0..=f64::from(high) - edge + 2.0;
+            assert!(middle.contains(&mid), "seed {seed}, tick {tick}: {mid} in {low}..={high}");
+            lows += u32::from(low < before.0);
+            highs += u32::from(low > before.0);
+            before = (low, high);
+        }
+    }
+    assert!(lows > 0 && highs > 0, "no price neared an edge: {lows}, {highs}");
+}
