@@ -554,6 +554,28 @@ def test_the_page_lock_is_of_the_pool_and_ends_before_its_memory(
     kept[:] = 1
 
 
+def test_a_copy_that_did_not_begin_is_waited_for_with_all_others(
+    runtime: Callable[[int], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, transfer = runtime(0)
+    pool = _pool.Pool(filled().sampler(seed=1)._blank(8), 2, transfer)
+    drained: list[int] = []
+
+    def begin(batch: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(transfer, "begin", begin)
+    monkeypatch.setattr(transfer, "drain", lambda: drained.append(1))
+    with pytest.raises(KeyboardInterrupt):
+        pool.begin(pool.batches[1])
+    assert (pool.busy, pool.take_done(iter([0, 1]))) == ([1], [0])
+    pool.wait(0)
+    assert drained == []
+    pool.wait(1)
+    assert (pool.busy, drained) == ([], [1])
+    pool.close()
+
+
 def leaves_of(values: dict[str, Any]) -> list[Any]:
     found = []
     for value in values.values():
