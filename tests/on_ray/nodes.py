@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 # Before Ray is imported: no reports to its makers.
@@ -63,6 +64,9 @@ class Nodes:
 @contextmanager
 def nodes_of(count: int) -> Iterator[Nodes]:
     """Start a cluster and connect to it; end all its processes, also after a failure."""
+    # Ray notes the address of the cluster there, and does not make the folder.
+    notes = Path(os.environ.get("RAY_TMPDIR", tempfile.gettempdir()), "ray")
+    notes.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="rb-", dir="/tmp") as folder:
         cluster = Cluster()
         try:

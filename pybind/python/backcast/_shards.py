@@ -169,18 +169,31 @@ def gathered(
     dict
         Nested arrays, ``[items, ...]``.
     """
+    return _gathered([(batch, _rows(at), places) for batch, at, places in parts], items)
+
+
+def _gathered(
+    parts: list[tuple[dict[str, Any], NDArray[np.int64] | slice, NDArray[np.int64]]], items: int
+) -> dict[str, Any]:
     import numpy as np
 
     found: dict[str, Any] = {}
     for key, like in parts[0][0].items():
         inner = [(batch[key], at, places) for batch, at, places in parts]
         if isinstance(like, dict):
-            found[key] = gathered(inner, items)
+            found[key] = _gathered(inner, items)
             continue
         found[key] = np.empty((items, *like.shape[1:]), like.dtype)
         for array, at, places in inner:
             found[key][places] = array[at]
     return found
+
+
+def _rows(at: NDArray[np.int64]) -> NDArray[np.int64] | slice:
+    """Return places that follow each other as a slice, which copies nothing."""
+    if len(at) and (at[1:] - at[:-1] == 1).all():
+        return slice(int(at[0]), int(at[-1]) + 1)
+    return at
 
 
 class BlockHeads:
@@ -245,23 +258,28 @@ class BlockHeads:
             picks = self._picks(items - filled)
             heads.append(tuple(None if head is None else head.block for head in self._heads))
             found = np.empty(len(picks), np.float64)
-            at = np.empty(len(picks), np.int64)
+            taken: list[tuple[Block, int, NDArray[np.int64]]] = []
             for k, head in enumerate(self._heads):
-                mine = picks == k
-                if head is not None and (count := int(mine.sum())):
-                    at[mine] = np.arange(head.taken, head.taken + count)
-                    found[mine] = head.block.q[head.taken : head.taken + count]
-                    head.taken += count
-                    since = min(since, head.since)
+                if head is None or not len(mine := np.flatnonzero(picks == k)):
+                    continue
+                found[mine] = head.block.q[head.taken : head.taken + len(mine)]
+                taken.append((head.block, head.taken, mine))
+                head.taken += len(mine)
+                since = min(since, head.since)
             accepted = found > 0
-            places = filled + np.cumsum(accepted) - 1
-            for k, block in enumerate(heads[-1]):
-                mine = accepted & (picks == k)
-                if block is not None and mine.any():
-                    parts.append((block, at[mine], places[mine]))
-            count = int(accepted.sum())
-            shard[filled : filled + count] = picks[accepted]
-            q[filled : filled + count] = found[accepted]
+            if accepted.all():
+                count, kept, places = len(picks), picks, None
+            else:
+                found, kept = found[accepted], picks[accepted]
+                count, places = len(kept), filled + np.cumsum(accepted) - 1
+            for block, begin, mine in taken:
+                at = np.arange(begin, begin + len(mine))
+                if places is None:
+                    parts.append((block, at, filled + mine))
+                elif len(good := np.flatnonzero(accepted[mine])):
+                    parts.append((block, at[good], places[mine[good]]))
+            shard[filled : filled + count] = kept
+            q[filled : filled + count] = found
             run[filled : filled + count] = len(heads) - 1
             filled += count
             rejected = 0 if count else rejected + len(picks)
@@ -285,16 +303,16 @@ class BlockHeads:
                 f"none of the {len(self._sources)} shards has a transition that may be drawn; wait "
                 "for writers with `wait`"
             )
+        left = [0 if head is None else head.left for head in self._heads]
         # No run is longer than what the heads have left.
-        most = min(most, sum(head.left for head in self._heads if head is not None))
-        ends, last = np.cumsum(masses), int(np.flatnonzero(masses)[-1])
-        chosen = np.searchsorted(ends, self._rng.random(most) * ends[-1], side="right")
+        most = min(most, sum(left))
+        ends, last = masses.cumsum(), int(masses.nonzero()[0][-1])
+        chosen = ends.searchsorted(self._rng.random(most) * ends[-1], side="right")
         picks: NDArray[np.int64] = np.minimum(chosen, last)
         end = most
-        for k, head in enumerate(self._heads):
-            mine = np.flatnonzero(picks == k)
-            if head is not None and len(mine) >= head.left:
-                end = min(end, int(mine[head.left - 1]) + 1)
+        for k, count in enumerate(np.bincount(picks, minlength=len(left)).tolist()):
+            if 0 < left[k] <= count:
+                end = min(end, int((picks == k).nonzero()[0][left[k] - 1]) + 1)
         return picks[:end]
 
     def _masses(self) -> NDArray[np.float64]:

@@ -85,15 +85,20 @@ def test_batches_hold_the_rows_that_their_index_and_shard_name(
 def test_windows_that_overlap_are_sent_once(shards: list[Shard]) -> None:
     with shards[1].ring.sampler(seed=3, history=10, columns=["obs/image"]) as own:
         batch = own.block(50).batch
-    [packed] = pack(batch, 1)
+    packed = pack(batch)
     image = batch["obs"]["image"]
     # Eleven rows of each item, not ten and ten.
     assert 1.1 * image.nbytes <= packed.nbytes <= 1.12 * image.nbytes
-    parts = [pickle.loads(pickle.dumps(part, protocol=5)) for part in pack(batch, 7)]
-    whole = [dict(flat(part.batch())) for part in parts]
-    for name, array in flat(batch):
-        np.testing.assert_array_equal(np.concatenate([part[name] for part in whole]), array)
-    assert sum(part.nbytes for part in parts) <= packed.nbytes
+    for parts in (1, 7):
+        first, others = pickle.loads(pickle.dumps(packed.split(parts), protocol=5))
+        assert len(others) == parts - 1
+        assert max(part.nbytes for part in (first, *others)) <= packed.nbytes / parts + 64
+        again = first.with_parts(others)
+        whole = dict(flat(again.batch()))
+        for name, array in flat(batch):
+            np.testing.assert_array_equal(whole[name], array)
+            assert whole[name].flags.aligned
+        assert again.nbytes <= packed.nbytes + 64
 
 
 def test_weights_follow_their_schedule_and_the_hook_gets_whole_batches(

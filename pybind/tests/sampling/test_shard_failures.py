@@ -69,6 +69,35 @@ def test_a_shard_that_hangs_is_left_out_and_comes_back(cluster: Cluster) -> None
     assert sampler.stats()["shards"][1]["status"] == "active"
 
 
+def test_items_that_came_were_drawn_or_dropped_or_wait(cluster: Cluster) -> None:
+    sampler = cluster.sampler()
+    heads = sampler._heads._heads
+
+    def dropped(drawn: int) -> list[int]:
+        shards = sampler.stats()["shards"]
+        ready = [block for link in sampler._links for block in link.ready]
+        waiting = sum(of.left for of in heads if of) + sum(len(block.q) for block in ready)
+        found: list[int] = [of["dropped"] for of in shards]
+        assert sum(of["items"] for of in shards) == drawn + sum(found) + waiting
+        return found
+
+    rounds(cluster, sampler, 10, 64)
+    assert dropped(640) == [0, 0, 0], "without pauses nothing is"
+    # All heads and blocks ahead are too old, once they were asked for some draws ago.
+    for _ in range(6):
+        cluster.clock.now += 1
+        sampler.sample(2)
+    old = dropped(652)
+    assert min(old) > 0
+    rounds(cluster, sampler, 5, 64)
+    cluster.ways[1].become("gone")
+    # Blocks ahead of the loss go with the rows.
+    sampler._links[1].ask_block(sampler._key, 8, 0)
+    with pytest.warns(ShardWarning, match="its node is gone"):
+        sampler.sample(64)
+    assert dropped(652 + 6 * 64)[1] > old[1]
+
+
 def test_a_shard_left_out_gives_no_mass(cluster: Cluster) -> None:
     sampler = cluster.sampler()
     cluster.ways[2].become("hangs")

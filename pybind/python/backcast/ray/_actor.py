@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import pickle
 from typing import Any
 
 import ray
@@ -36,10 +37,11 @@ class ShardActor(Shard):
             with contextlib.suppress(BackcastError):
                 self.start("attach")
 
-    def block(self, request: BlockRequest) -> Any:
-        """Draw a block. One part is an answer, and several are a list."""
-        made = super().block(request)
-        return made if request.parts > 1 else made[0]
+    def block(self, request: bytes) -> Any:  # type: ignore[override]
+        """Draw a block for a pickled request. One part is an answer, and several are a list."""
+        asked: BlockRequest = pickle.loads(request)
+        made = super().block(asked)
+        return made if asked.parts > 1 else made[0]
 
     @ray.method(concurrency_group="node")  # type: ignore[untyped-decorator]
     def call(self, path: str, *given: Any, **named: Any) -> Any:

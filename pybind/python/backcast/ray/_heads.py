@@ -64,9 +64,8 @@ class RemoteHeads(BlockHeads):
         """
         for link in self._links:
             if link.status == "lost":
-                self._heads[link.number] = None
-            while link.ready and self._is_old(link.ready[0]):
-                link.ready.popleft()
+                self._drop(link.number)
+            link.drop_blocks(self._is_old)
         drawn = super().draw(items)
         self.number += 1
         return drawn
@@ -107,9 +106,16 @@ class RemoteHeads(BlockHeads):
         link = self._links[head.block.shard % len(self._links)]
         return head.block.shard != link.shard or self._is_old(head.block)
 
+    def _drop(self, number: int) -> None:
+        """Drop a head, and count the items that were not taken."""
+        head, self._heads[number] = self._heads[number], None
+        if head is not None:
+            self._links[number].counts["dropped"] += head.left
+
     def _replace(self, is_over: Callable[[_Head | None], bool]) -> None:
         for k, head in enumerate(self._heads):
             if is_over(head):
+                self._drop(k)
                 block = self._links[k].next()
                 # A block without items is that of a shard without rows.
                 has_items = block is not None and len(block.q) > 0
@@ -138,12 +144,7 @@ def assembled(drawn: Drawn, now_s: float) -> Batch:
     for block, ats, tos in runs.values():
         at, places = np.concatenate(ats), np.concatenate(tos)
         shard[places], age[places] = block.shard, now_s - block.asked
-        # The places of a block are taken in order.
-        ends = np.cumsum([items for items, _ in block.pieces])
-        cuts = np.searchsorted(at, [0, *ends])
-        for (items, rows), end, low, high in zip(block.pieces, ends, cuts, cuts[1:], strict=False):
-            if low < high:
-                parts.append((rows, at[low:high] - (end - items), places[low:high]))
+        parts.append((block.batch, at, places))
     made = Batch(gathered(parts, len(drawn.q)))
     made["shard"], made["cut_age"] = shard, age
     return made

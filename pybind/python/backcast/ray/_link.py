@@ -19,7 +19,6 @@ from backcast.ray._transport import AwayError, GoneError
 
 if TYPE_CHECKING:
     from backcast.ray._limiter import Ceilings
-    from backcast.ray._packing import Packed
     from backcast.ray._transport import Pending, Transport
 
 PART_BYTES = 90_000
@@ -38,8 +37,6 @@ class ShardBlock(Block):
 
     Parameters
     ----------
-    pieces : list of tuple
-        Rows of the block, in order: items, and their arrays. ``batch`` is empty.
     shard : int
         Number of the shard, plus the number of shards for each time that it lost its rows.
     asked : float
@@ -48,7 +45,6 @@ class ShardBlock(Block):
         Number of the draw that was the next one then.
     """
 
-    pieces: list[tuple[int, dict[str, Any]]]
     shard: int
     asked: float
     draw: int
@@ -128,7 +124,7 @@ class Link:
         """Called before a wait for a block."""
         self.ready: deque[ShardBlock] = deque()
         self.counts: dict[str, int] = dict.fromkeys(
-            ("blocks", "items", "bytes", "suspensions", "opens", "stale_priorities"), 0
+            ("blocks", "items", "bytes", "dropped", "suspensions", "opens", "stale_priorities"), 0
         )
         self._open: Callable[[], tuple[Any, ...]] = tuple
         self._sent: deque[_Sent] = deque()
@@ -323,8 +319,12 @@ class Link:
 
     def forget_blocks(self, before: float) -> None:
         """Drop blocks that were asked for before a time."""
-        while self.ready and self.ready[0].asked < before:
-            self.ready.popleft()
+        self.drop_blocks(lambda block: block.asked < before)
+
+    def drop_blocks(self, is_over: Callable[[ShardBlock], bool]) -> None:
+        """Drop the oldest blocks that came, as long as they are over, and count their items."""
+        while self.ready and is_over(self.ready[0]):
+            self.counts["dropped"] += len(self.ready.popleft().q)
 
     def _take(self, sent: _Sent) -> None:
         try:
@@ -364,7 +364,7 @@ class Link:
         is_lost, is_new = is_other and self.generation != "", is_other or not self.has_answered
         if is_lost:
             self.losses += 1
-            self.ready.clear()
+            self.drop_blocks(lambda _: True)
         elif is_other:
             self.samples = counts.samples or 0
         self.generation, self.has_answered = counts.generation, True
@@ -389,9 +389,8 @@ class Link:
                 self._send_open()
             return
         self.problem, self.is_empty = head.problem, head.mass <= 0
-        packs: list[Packed] = [pack for pack in (head.packed, *others) if pack is not None]
-        items = sum(pack.items for pack in packs)
-        nbytes = sum(pack.nbytes for pack in packs)
+        packed = None if head.packed is None else head.packed.with_parts(others)
+        items, nbytes = (0, 0) if packed is None else (packed.items, packed.nbytes)
         if items:
             self._row_bytes = nbytes / items
         self.counts["blocks"] += 1
@@ -400,14 +399,13 @@ class Link:
         q = head.q if head.q is not None else np.empty(0)
         self.ready.append(
             ShardBlock(
-                Batch(),
+                Batch() if packed is None else Batch(packed.batch()),
                 head.count,
                 head.mass,
                 q,
                 head.q_min,
                 head.q_new,
                 head.counts.inserts,
-                [(pack.items, pack.batch()) for pack in packs if pack.items],
                 self.shard,
                 sent.asked,
                 sent.draw,
@@ -416,7 +414,7 @@ class Link:
 
     def _leave_out(self, status: Status, reason: str) -> None:
         if status == "lost":
-            self.ready.clear()
+            self.drop_blocks(lambda _: True)
         if self._ceilings is not None:
             self._ceilings.leave_out(self.number)
         if self.status == status or (self.status == "lost" and status == "suspended"):

@@ -5,9 +5,9 @@ Windows of ``obs`` and ``next_obs`` are views of one array, which is sent once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -18,33 +18,26 @@ if TYPE_CHECKING:
 
     Bytes = NDArray[np.uint8]
 
+_ALIGNED = 16
+"""Bytes at whose multiples memories begin in a joined one, so that numbers are read whole."""
+_MOST_JOINED = 2_000_000
+"""Bytes of a batch whose copy takes less time than to send its memories one by one."""
 
-@dataclass(frozen=True)
-class Column:
-    """An array of a batch, as a view of one of its memories.
 
-    Parameters
-    ----------
-    name : str
-        Its name, with ``/`` between the keys that lead to it.
-    dtype : dtype
-        Its dtype.
-    shape : tuple of int
-        Its shape, without the axis of items.
-    strides : tuple of int
-        Its strides, with that of items.
-    memory : int
-        Number of the memory.
-    offset : int
-        Byte of an item's part of the memory at which it begins.
-    """
+class Column(NamedTuple):
+    """An array of a batch, as a view of one of its memories."""
 
     name: str
-    dtype: np.dtype[Any]
+    """Its name, with ``/`` between the keys that lead to it."""
+    dtype: str
     shape: tuple[int, ...]
+    """Its shape, without the axis of items."""
     strides: tuple[int, ...]
+    """Its strides, with that of items."""
     memory: int
+    """Number of the memory."""
     offset: int
+    """Byte of the memory at which it begins."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +51,7 @@ class Packed:
     items : int
         Items.
     memories : list of ndarray of uint8
-        Bytes of the items, memory by memory.
+        Their bytes. Of a batch that was split, the first part of its only memory.
     """
 
     columns: tuple[Column, ...]
@@ -83,6 +76,35 @@ class Packed:
         memory = self.memories[column.memory]
         return np.ndarray(shape, column.dtype, memory.data, column.offset, column.strides)
 
+    def joined(self) -> Packed:
+        """Return the same items with one memory, which is a copy."""
+        begins, end = [], 0
+        for memory in self.memories:
+            begins.append(end)
+            end += -(-memory.nbytes // _ALIGNED) * _ALIGNED
+        whole = np.empty(end, np.uint8)
+        for begin, memory in zip(begins, self.memories, strict=True):
+            whole[begin : begin + memory.nbytes] = memory
+        columns = tuple(
+            column._replace(memory=0, offset=begins[column.memory] + column.offset)
+            for column in self.columns
+        )
+        return Packed(columns, self.items, [whole])
+
+    def split(self, parts: int) -> tuple[Packed, list[Bytes]]:
+        """Return the items with a part of their bytes, and the other parts, about as large."""
+        if parts == 1 and self.nbytes > _MOST_JOINED:
+            return self, []
+        one = self.joined()
+        first, *others = np.array_split(one.memories[0], parts)
+        return Packed(one.columns, one.items, [first]), others
+
+    def with_parts(self, others: Sequence[Bytes]) -> Packed:
+        """Return the items with all of their bytes, of which `split` has returned the others."""
+        if not others:
+            return self
+        return Packed(self.columns, self.items, [np.concatenate([*self.memories, *others])])
+
 
 class _Address:
     """Bytes of the memory behind arrays, which it keeps."""
@@ -97,72 +119,54 @@ class _Address:
         }
 
 
-def pack(batch: Mapping[str, Any], parts: int) -> list[Packed]:
-    """Split a batch into parts of about as many items, which share its memory.
+def pack(batch: Mapping[str, Any]) -> Packed:
+    """Describe a batch by columns and memories, which are those of the batch.
 
     Parameters
     ----------
     batch : mapping
         Nested arrays with one leading axis.
-    parts : int
-        Parts, at least 1.
-
-    Returns
-    -------
-    list of Packed
-        As many as ``parts``; the last ones may have no items.
     """
     arrays = [(name, _forward(value)) for name, value in flat(batch)]
-    items = len(arrays[0][1])
-    groups = _memories([array for _, array in arrays])
+    bounds = [_bounds(array) for _, array in arrays]
     columns: list[Column | None] = [None] * len(arrays)
-    bounds = []
-    for number, (members, begin, end) in enumerate(groups):
+    memories = []
+    found = _memories([array for _, array in arrays], bounds)
+    for number, (members, begin, end) in enumerate(found):
         for member in members:
             name, array = arrays[member]
-            offset = _bounds(array)[0] - begin
+            offset = bounds[member][0] - begin
             columns[member] = Column(
-                name, array.dtype, array.shape[1:], array.strides, number, offset
+                name, array.dtype.str, array.shape[1:], array.strides, number, offset
             )
-        stride = abs(arrays[members[0]][1].strides[0])
-        bounds.append((members, begin, end, stride))
+        kept = [arrays[member][1] for member in members]
+        memories.append(np.asarray(_Address(kept, begin, end)))
     whole = tuple(column for column in columns if column is not None)
-    made = []
-    for part in range(parts):
-        low, high = items * part // parts, items * (part + 1) // parts
-        memories = []
-        for members, begin, end, stride in bounds:
-            kept = [arrays[member][1] for member in members]
-            # The last item ends where its own bytes do, not a stride further.
-            last = end - (items - high) * stride
-            memories.append(np.asarray(_Address(kept, begin + low * stride, last)))
-        if low == high:
-            memories = [np.empty(0, np.uint8) for _ in bounds]
-        made.append(Packed(whole, high - low, memories))
-    return made
+    return Packed(whole, len(arrays[0][1]), memories)
 
 
 def _forward(value: Any) -> NDArray[Any]:
     array = np.asarray(value)
     # Negative strides do not occur, and items without bytes share no memory.
-    whole = all(stride > 0 for stride in array.strides) and array.size
+    whole = array.size and (array.flags.c_contiguous or all(step > 0 for step in array.strides))
     return array if whole else np.ascontiguousarray(array)
 
 
 def _bounds(array: NDArray[Any]) -> tuple[int, int]:
     begin: int = array.__array_interface__["data"][0]
-    if not array.size:
-        return begin, begin
+    if array.flags.c_contiguous:
+        return begin, begin + array.nbytes
     reach = sum((n - 1) * step for n, step in zip(array.shape, array.strides, strict=True))
     return begin, begin + reach + array.itemsize
 
 
-def _memories(arrays: list[NDArray[Any]]) -> list[tuple[list[int], int, int]]:
+def _memories(
+    arrays: list[NDArray[Any]], bounds: list[tuple[int, int]]
+) -> list[tuple[list[int], int, int]]:
     """Return arrays whose bytes overlap and whose items are as far apart, and their bounds."""
-    order = sorted(range(len(arrays)), key=lambda k: _bounds(arrays[k]))
     groups: list[tuple[list[int], int, int]] = []
-    for number in order:
-        begin, end = _bounds(arrays[number])
+    for number in sorted(range(len(arrays)), key=bounds.__getitem__):
+        begin, end = bounds[number]
         if groups:
             members, first, last = groups[-1]
             alike = arrays[members[0]].strides[0] == arrays[number].strides[0]

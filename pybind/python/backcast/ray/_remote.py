@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import ray
@@ -56,8 +57,17 @@ class RayTransport:
 
     def __init__(self, actor: Any) -> None:
         self._actor = actor
+        self._methods: dict[tuple[str, int], Any] = {}
 
     def ask(self, method: str, *given: Any, parts: int = 1) -> _RayPending:
         """Call a method of the actor."""
-        called = getattr(self._actor, method).options(num_returns=parts).remote(*given)
+        found = self._methods.get((method, parts))
+        if found is None:
+            # Ray makes a class for each.
+            found = getattr(self._actor, method).options(num_returns=parts)
+            self._methods[method, parts] = found
+        if method == "block":
+            # Ray takes twice as long to pickle a request as to send bytes.
+            given = (pickle.dumps(given[0], protocol=5),)
+        called = found.remote(*given)
         return _RayPending(called if parts > 1 else [called])

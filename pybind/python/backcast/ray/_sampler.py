@@ -154,7 +154,7 @@ class ShardSampler:
         Returns
         -------
         Batch
-            Arrays of the caller, as of :meth:`backcast.Sampler.sample` with ``copy=True``. Also
+            Arrays of the caller, as a sampler with ``copy=True`` returns them. Also
             ``shard``, int64 ``[B]``: the number of each item's shard, plus the number of shards
             for each time that it lost its rows; ``cut_age``, float32 ``[B]``: seconds since the
             shard was asked for the item.
@@ -405,7 +405,8 @@ class ShardSampler:
         -------
         dict
             ``batches``; ``shards``, for each its ``number``, ``place``, ``status`` ("active",
-            "suspended" or "lost"), ``reason``, ``blocks``, ``items``, ``bytes``, ``suspensions``,
+            "suspended" or "lost"), ``reason``, ``blocks``, ``items``, ``bytes``, ``dropped``, items
+            that came and were too old or lost before they were drawn, ``suspensions``,
             ``losses``, ``opens`` and ``stale_priorities``; ``limiter``, None or ``inserts``,
             ``samples``, ``limit``, ``ceilings`` and ``excess``, the inserts beyond the limit.
         """

@@ -92,7 +92,7 @@ class BlockRequest:
 
 @dataclass(frozen=True)
 class BlockHead:
-    """First part of an answer: all that `Block` has but its rows, and the first of those.
+    """First part of an answer: all that `Block` has but its rows, and the first of their bytes.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ class BlockHead:
     problem : str
         Reason why there is nothing to draw, if the ring gave one.
     packed : Packed or None
-        Layout of the rows, and those of the first part.
+        Layout of the rows, and the first part of their bytes.
     """
 
     counts: Counts
@@ -333,7 +333,7 @@ class Shard:
         Returns
         -------
         list
-            A `BlockHead`, and the rows of each further part.
+            A `BlockHead`, and the further parts of the bytes of its rows.
         """
         counts = self.counts(request.key, request.ceiling, request.generation)
         opened = self._open.get(request.key)
@@ -353,7 +353,7 @@ class Shard:
             return [BlockHead(counts, is_open=True, problem=str(error)), *nothing]
         # The learner computes weights over all shards.
         block.batch.pop("weight", None)
-        first, *others = pack(block.batch, request.parts)
+        first, others = pack(block.batch).split(request.parts)
         if block.inserts is not None:
             counts = replace(counts, inserts=block.inserts)
         head = BlockHead(
@@ -393,7 +393,7 @@ class Shard:
                     'gather with missing="mask", or draw again'
                 )
             index = index * 0 - 1
-        return pack(opened.sampler.gather(index, missing=missing), 1)[0]
+        return pack(opened.sampler.gather(index, missing=missing)).split(1)[0]
 
     def close_sampler(self, key: str) -> None:
         """Close a sampler. Does nothing if the shard does not know it."""
