@@ -273,6 +273,7 @@ def torchrl(shards: Shards) -> None:
         storage=partial(LazyTensorStorage, CAPACITY),
         batch_size=BATCH,
         remote_config={"num_cpus": 0},
+        transport="ray",
     )
     try:
         seen = torch.zeros(STEPS, OBS)
@@ -304,7 +305,7 @@ def torchrl(shards: Shards) -> None:
                 time.perf_counter,
             )
     finally:
-        theirs.close()
+        theirs.shutdown()
 
 
 def main() -> None:

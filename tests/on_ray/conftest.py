@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,10 +21,18 @@ import ray
 from ray.cluster_utils import Cluster
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+# Models that the tests without Ray share with these.
+_MODELS = Path(__file__).resolve().parents[2] / "pybind" / "tests"
+sys.path[:0] = [str(_MODELS), str(_MODELS / "sampling")]
+
 WATCHDOG_S = 600
 """Seconds of a wait: a loaded machine starts one process of Ray in a minute."""
 
-_NODE = {"num_cpus": 1, "node_ip_address": "127.0.0.1", "object_store_memory": 80_000_000}
+KILLS = int(os.environ.get("BACKCAST_RAY_KILLS", "0"))
+"""Processes to kill in the long forms of the tests, which take an hour of two cores."""
+IS_LONG = KILLS > 0
+
+NODE = {"num_cpus": 1, "node_ip_address": "127.0.0.1", "object_store_memory": 80_000_000}
 
 
 def on(node: Any, task: Any) -> Any:
@@ -47,10 +56,10 @@ def started(nodes: int) -> Iterator[tuple[Any, list[Any]]]:
 
     The first node has no CPU of its own for tasks besides the driver's.
     """
-    cluster = Cluster(initialize_head=True, head_node_args={**_NODE, "include_dashboard": False})
+    cluster = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False})
     sessions = Path(cluster.head_node.get_session_dir_path())
     try:
-        added = [cluster.add_node(**_NODE, labels={"shard": str(k)}) for k in range(nodes)]
+        added = [cluster.add_node(**NODE, labels={"shard": str(k)}) for k in range(nodes)]
         ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
         yield cluster, added
     finally:

@@ -19,7 +19,8 @@ from backcast.errors import (
     WaitTimeoutError,
 )
 from backcast.ray import _manifest, _node_params, _snapshots, _stats
-from backcast.ray._shard import Shard
+from backcast.ray._returning import Note
+from backcast.ray._shard import Origin, Shard
 from backcast.ray._spec import Place, Spec
 from local_nodes import LocalCalls
 
@@ -112,7 +113,11 @@ def test_a_snapshot_has_rows_counts_and_parameters_of_all_shards(
     assert spec == other.spec
     assert spec.limiter == LIMITS
     _snapshots.places_for(found, NODES)
-    assert _snapshots.load(other.calls, other.labels, found, world.store, "error", 30.0)
+    parts, has_params = _snapshots.load(
+        other.calls, other.labels, found, world.store, "error", 30.0
+    )
+    assert parts == [one["part"] for one in saved.shards]
+    assert has_params
     for k, (old, new) in enumerate(zip(world.calls.objects, other.calls.objects, strict=True)):
         assert len(new.ring) == len(old.ring) == 30 * (k + 1)
         assert new.ring.limiter.inserts == 30 * (k + 1)
@@ -132,7 +137,8 @@ def test_shards_without_parameters_have_none_after_a_load(world: World, other: W
     world.fill(3)
     saved = world.save()
     assert saved.params_version is None
-    assert not _snapshots.load(other.calls, other.labels, saved, world.store, "error", 30.0)
+    given = other.calls, other.labels, saved, world.store, "error", 30.0
+    assert not _snapshots.load(*given)[1]
     assert all(_node_params.look(shard) is None for shard in other.calls.objects)
 
 
@@ -239,6 +245,102 @@ def test_another_number_of_nodes_is_refused(world: World) -> None:
     world.fill(3)
     with pytest.raises(ArgumentError, match="has 3 shards, and 2 nodes"):
         _snapshots.places_for(world.save(), 2)
+
+
+ARRAYS = [("w", "f4", (2,))]
+
+
+def lose(world: World, number: int) -> None:
+    """Remove the ring and the parameters of a node, which ends."""
+    world.calls.objects[number].ring.unlink()
+    world.calls.objects[number].ring.close()
+    _node_params.remove(world.calls.objects[number])
+
+
+def returned(world: World, number: int, saved: _manifest.Manifest) -> Shard:
+    """Start the process of a shard again, which finds what the cluster knows of snapshots."""
+    world.calls.replace(number)
+    shard: Shard = world.calls.objects[number]
+    note = Note(saved.snapshot, [one["part"] for one in saved.shards], str(world.store))
+    shard.newest_snapshot = lambda: note  # type: ignore[method-assign]
+    shard.is_restarted = True
+    return shard
+
+
+def test_a_node_that_returns_without_its_ring_loads_its_part(world: World) -> None:
+    world.fill(30)
+    before = world.calls.objects[1]
+    _node_params.create(before, ARRAYS)
+    _node_params.publish(before, (1, "me"), 5, ARRAYS, [np.full(2, 7, "f4")])
+    saved = world.save()
+    world.fill(10)
+    lose(world, 1)
+    shard = returned(world, 1, saved)
+    assert len(shard.ring) == 60, "those of the snapshot"
+    assert shard.ring.name == world.spec.ring_name(1)
+    assert shard.generation != before.generation
+    assert shard.ring.limiter.inserts == shard.ring.limiter.ceiling == 60, "writers wait"
+    rows = shard.ring.rows(0, 0, 60)
+    np.testing.assert_array_equal(rows["reward"], np.arange(60.0))
+    assert _node_params.latest(shard)[0] == 5
+    assert shard.counts().origin == shard.origin == Origin("walk@one")
+    shown, _ = _stats.merged(world.spec, world.calls, [], None, 30.0)
+    assert [one["snapshot"] for one in shown["shards"]] == [None, "walk@one", None]
+    assert [one["snapshot_problem"] for one in shown["shards"]] == [None] * 3
+
+
+def test_a_process_that_returns_to_its_ring_loads_nothing(world: World) -> None:
+    world.fill(5)
+    saved = world.save()
+    world.fill(5)
+    shard = returned(world, 2, saved)
+    # A row of the first writer and one of the second complete no transition.
+    assert len(shard.ring) == 30
+    assert shard.generation == saved.shards[2]["generation"]
+    assert shard.origin == Origin()
+
+
+def test_parameters_of_a_node_that_returns_stay(world: World) -> None:
+    world.fill(5)
+    before = world.calls.objects[0]
+    _node_params.create(before, ARRAYS)
+    _node_params.publish(before, (1, "me"), 3, ARRAYS, [np.zeros(2, "f4")])
+    saved = world.save()
+    _node_params.publish(before, (1, "me"), 4, ARRAYS, [np.ones(2, "f4")])
+    before.ring.unlink()
+    before.ring.close()
+    shard = returned(world, 0, saved)
+    assert len(shard.ring) == 5
+    assert _node_params.latest(shard)[0] == 4
+
+
+def test_a_part_that_cannot_be_read_leaves_an_empty_ring_and_a_reason(world: World) -> None:
+    world.fill(5)
+    saved = world.save()
+    bc.remove_snapshot(saved.shards[1]["part"], store=world.store)
+    lose(world, 1)
+    shard = returned(world, 1, saved)
+    assert len(shard.ring) == 0
+    assert shard.origin.snapshot is None
+    assert "snapshot `walk@one`" in str(shard.origin.problem)
+    assert saved.shards[1]["part"] in str(shard.origin.problem)
+
+
+def test_without_a_word_of_the_cluster_no_empty_ring_is_made(world: World) -> None:
+    world.fill(5)
+    saved = world.save()
+    lose(world, 1)
+    shard = returned(world, 1, saved)
+    known = shard.newest_snapshot
+
+    def silent() -> Note:
+        raise bc.errors.BackcastError("the head node does not say")
+
+    shard.newest_snapshot = silent  # type: ignore[method-assign]
+    with pytest.raises(bc.errors.BackcastError, match="does not say"):
+        shard.counts()
+    shard.newest_snapshot = known  # type: ignore[method-assign]
+    assert len(shard.ring) == 10
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -142,42 +143,55 @@ def counted(
             **case.options,
         )
         sampler._heads = heads_of(sampler._links, seed=seed, prefetch=2, clock=sampler._clock)
-        drawn_of: list[Drawn] = []
-        made = sampler._batch
-        sampler._batch = lambda drawn: drawn_of.append(drawn) or made(drawn)  # type: ignore[method-assign,func-returns-value]
         for _ in range(BATCHES):
             for of in written.values():
                 of.grow(GROWTH[of.shard.number])
                 if case.priorities:
                     of.prioritise(sampler)
-            batch = sampler.sample(256)
-            [drawn] = drawn_of
-            drawn_of.clear()
-            assert (batch["shard"] == drawn.shard).all()
-            # The control of rejected items makes blocks without items, which are no heads.
-            present = [[of for of in run if isinstance(of, ShardBlock)] for run in drawn.heads]
-            cut_of = {id(block): cut(written, block) for run in present for block in run}
-            for block, at, places in drawn.parts:
-                rows, q = cut_of[id(block)]
-                index = block.batch["index"]
-                assert (batch.index[places] == index[at]).all()
-                place = np.searchsorted(rows, index[at] & SEQ)
-                assert (rows[place] == index[at] & SEQ).all()
-                if keeps_rejected:
-                    assert (q[place] == drawn.q[places]).all()
-                number = int(drawn.shard[places[0]])
-                np.add.at(found[number], place * BINS // len(rows), 1)
-            for run, blocks in enumerate(present):
-                of_run = [(block.shard % 3, *cut_of[id(block)]) for block in blocks]
-                total = sum(q.sum() for _, _, q in of_run)
-                items = int((drawn.run == run).sum())
-                for number, rows, q in of_run:
-                    bins = np.arange(len(rows)) * BINS // len(rows)
-                    expected[number] += items * np.bincount(bins, q, BINS) / total
+            count_batch(sampler, partial(cut, written), found, expected, keeps_rejected)
         for of in written.values():
             of.writer.close()
         sampler.close()
     return found, expected
+
+
+def count_batch(
+    sampler: ShardSampler,
+    cut: Callable[[ShardBlock], Cut],
+    found: NDArray[np.float64],
+    expected: NDArray[np.float64],
+    keeps_rejected: bool = True,
+) -> None:
+    """Draw a batch, and add its draws and the expected ones, by shard and age."""
+    drawn_of: list[Drawn] = []
+    made = sampler._batch
+    sampler._batch = lambda drawn: drawn_of.append(drawn) or made(drawn)  # type: ignore[method-assign,func-returns-value]
+    try:
+        batch = sampler.sample(256)
+    finally:
+        sampler._batch = made  # type: ignore[method-assign]
+    [drawn] = drawn_of
+    assert (batch["shard"] == drawn.shard).all()
+    # The control of rejected items makes blocks without items, which are no heads.
+    present = [[of for of in run if isinstance(of, ShardBlock)] for run in drawn.heads]
+    cut_of = {id(block): cut(block) for run in present for block in run}
+    for block, at, places in drawn.parts:
+        rows, q = cut_of[id(block)]
+        index = block.batch["index"]
+        assert (batch.index[places] == index[at]).all()
+        place = np.searchsorted(rows, index[at] & SEQ)
+        assert (rows[place] == index[at] & SEQ).all()
+        if keeps_rejected:
+            assert (q[place] == drawn.q[places]).all()
+        number = int(drawn.shard[places[0]])
+        np.add.at(found[number], place * BINS // len(rows), 1)
+    for run, blocks in enumerate(present):
+        of_run = [(block.shard % 3, *cut_of[id(block)]) for block in blocks]
+        total = sum(q.sum() for _, _, q in of_run)
+        items = int((drawn.run == run).sum())
+        for number, rows, q in of_run:
+            bins = np.arange(len(rows)) * BINS // len(rows)
+            expected[number] += items * np.bincount(bins, q, BINS) / total
 
 
 def cut(written: dict[int, Written], block: ShardBlock) -> Cut:
@@ -186,10 +200,8 @@ def cut(written: dict[int, Written], block: ShardBlock) -> Cut:
     return written[block.shard % 3].cuts[index.tobytes()]
 
 
-def ratio_of(case: Case, draws: int, **how: Any) -> float:  # noqa: ANN401
+def over_quantile(found: NDArray[np.float64], expected: NDArray[np.float64]) -> float:
     """Return the chi-square statistic of draws, divided by its quantile of p = 0.001."""
-    rounds = [counted(case, seed, **how) for seed in range(1 + draws // (256 * BATCHES))]
-    found, expected = (sum(of, np.zeros((3, BINS))) for of in zip(*rounds, strict=True))
     assert math.isclose(found.sum(), expected.sum())
     enough = expected >= 5
     statistic = ((found - expected)[enough] ** 2 / expected[enough]).sum()
@@ -197,6 +209,13 @@ def ratio_of(case: Case, draws: int, **how: Any) -> float:  # noqa: ANN401
     # Wilson and Hilferty.
     ninth = 2 / (9 * degrees)
     return float(statistic / (degrees * (1 - ninth + 3.0902 * math.sqrt(ninth)) ** 3))
+
+
+def ratio_of(case: Case, draws: int, **how: Any) -> float:  # noqa: ANN401
+    """Return what `over_quantile` does of as many draws, over shards that begin anew."""
+    rounds = [counted(case, seed, **how) for seed in range(1 + draws // (256 * BATCHES))]
+    found, expected = (sum(of, np.zeros((3, BINS))) for of in zip(*rounds, strict=True))
+    return over_quantile(found, expected)
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)

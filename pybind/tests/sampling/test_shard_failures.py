@@ -14,7 +14,7 @@ import pytest
 from backcast._shards import Drawn
 from backcast.errors import CorruptError, LappedError, SampleError, ShardWarning, WaitTimeoutError
 from backcast.ray._sampler import ShardSampler
-from backcast.ray._shard import BlockRequest, Shard
+from backcast.ray._shard import BlockRequest, Origin, Shard
 from local_shards import spec_of, started
 from unreliable_shards import COLUMNS, TIMEOUT, Cluster, lose, rounds, shards_of
 
@@ -164,6 +164,30 @@ def test_a_node_that_is_gone_comes_back_with_a_new_ring(cluster: Cluster) -> Non
     assert (rows["found"] == ~mine).all()
     again.ring.unlink()
     cluster.shards[2] = again
+
+
+@pytest.mark.parametrize(
+    ("origin", "words"),
+    [
+        (Origin(), "is back with a new ring"),
+        (Origin("run@one"), "is back with those of snapshot `run@one`"),
+        (
+            Origin(problem="snapshot `run@one`: there is no part"),
+            "with an empty ring: it could not load snapshot `run@one`: there is no part",
+        ),
+    ],
+)
+def test_the_learner_hears_what_a_node_came_back_with(
+    cluster: Cluster, origin: Origin, words: str
+) -> None:
+    sampler = cluster.sampler()
+    sampler.sample(64)
+    lose(cluster, 2)
+    cluster.shards[2].origin = origin
+    with pytest.warns(ShardWarning, match=words):
+        rounds(cluster, sampler, 4, 256)
+    shown = [(of["snapshot"], of["snapshot_problem"]) for of in sampler.stats()["shards"]]
+    assert shown == [(None, None), (None, None), (origin.snapshot, origin.problem)]
 
 
 def test_blocks_that_came_ahead_of_a_loss_are_dropped_with_the_rows(cluster: Cluster) -> None:
