@@ -137,8 +137,8 @@ def test_shards_without_parameters_have_none_after_a_load(world: World, other: W
     world.fill(3)
     saved = world.save()
     assert saved.params_version is None
-    given = other.calls, other.labels, saved, world.store, "error", 30.0
-    assert not _snapshots.load(*given)[1]
+    _, has_params = _snapshots.load(other.calls, other.labels, saved, world.store, "error", 30.0)
+    assert not has_params
     assert all(_node_params.look(shard) is None for shard in other.calls.objects)
 
 
@@ -247,7 +247,7 @@ def test_another_number_of_nodes_is_refused(world: World) -> None:
         _snapshots.places_for(world.save(), 2)
 
 
-ARRAYS = [("w", "f4", (2,))]
+ARRAYS: _node_params.Described = [("w", "f4", (2,))]
 
 
 def lose(world: World, number: int) -> None:
@@ -279,11 +279,12 @@ def test_a_node_that_returns_without_its_ring_loads_its_part(world: World) -> No
     assert len(shard.ring) == 60, "those of the snapshot"
     assert shard.ring.name == world.spec.ring_name(1)
     assert shard.generation != before.generation
-    assert shard.ring.limiter.inserts == shard.ring.limiter.ceiling == 60, "writers wait"
+    counts = shard.counts()
+    assert counts.inserts == counts.ceiling == 60, "writers wait"
     rows = shard.ring.rows(0, 0, 60)
     np.testing.assert_array_equal(rows["reward"], np.arange(60.0))
     assert _node_params.latest(shard)[0] == 5
-    assert shard.counts().origin == shard.origin == Origin("walk@one")
+    assert counts.origin == shard.origin == Origin("walk@one")
     shown, _ = _stats.merged(world.spec, world.calls, [], None, 30.0)
     assert [one["snapshot"] for one in shown["shards"]] == [None, "walk@one", None]
     assert [one["snapshot_problem"] for one in shown["shards"]] == [None] * 3

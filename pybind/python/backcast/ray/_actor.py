@@ -10,6 +10,8 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from backcast.errors import BackcastError
+from backcast.ray import _returning
+from backcast.ray._returning import Note
 from backcast.ray._shard import BlockRequest, Shard
 from backcast.ray._spec import NAMESPACE, Place, Spec
 
@@ -35,7 +37,11 @@ class ShardActor(Shard):
         if self.is_restarted:
             # An actor whose constructor raises is never started again. Calls try once more.
             with contextlib.suppress(BackcastError):
-                self.start("attach")
+                self.start_again()
+
+    def newest_snapshot(self) -> Note | None:
+        """Return the newest snapshot, which the cluster knows."""
+        return _returning.read(self.spec.name)
 
     def block(self, request: bytes) -> Any:  # type: ignore[override]
         """Draw a block for a pickled request. One part is an answer, and several are a list."""

@@ -14,7 +14,7 @@ from backcast._batch import Batch
 from backcast._calls import levels_up
 from backcast._shards import Block
 from backcast.errors import ShardWarning
-from backcast.ray._shard import BlockHead, BlockRequest, Counts
+from backcast.ray._shard import BlockHead, BlockRequest, Counts, Origin
 from backcast.ray._transport import AwayError, GoneError
 
 if TYPE_CHECKING:
@@ -104,6 +104,8 @@ class Link:
         """Identity of the newest ring that is known, also from a saved state."""
         self.has_answered = False
         """Whether the shard has answered this sampler."""
+        self.origin = Origin()
+        """Where the rows of a ring that came back are from."""
         self.losses = 0
         """Times that the shard lost its rows."""
         self.largest = 0.0
@@ -352,7 +354,14 @@ class Link:
             self.reason, self.since = "", self._clock()
         if is_back:
             # Last: a filter may make an error of it.
-            self._warn(f"{self.label} lost its rows, and is back with a new ring")
+            self._warn(f"{self.label} lost its rows, and is back {self._rows_of_return()}")
+
+    def _rows_of_return(self) -> str:
+        if self.origin.snapshot is not None:
+            return f"with those of snapshot `{self.origin.snapshot}`"
+        if self.origin.problem is not None:
+            return f"with an empty ring: it could not load {self.origin.problem}"
+        return "with a new ring"
 
     def _fail(self, sent: _Sent) -> None:
         if sent.has_ceiling and self._ceilings is not None:
@@ -367,7 +376,7 @@ class Link:
             self.drop_blocks(lambda _: True)
         elif is_other:
             self.samples = counts.samples or 0
-        self.generation, self.has_answered = counts.generation, True
+        self.generation, self.has_answered, self.origin = counts.generation, True, counts.origin
         if ceilings is None:
             return
         if sent.has_ceiling:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import backcast as bc
 from backcast._params import Params
-from backcast.errors import NotFoundError, StorageError
+from backcast.errors import BackcastError, NotFoundError, StorageError
 from backcast.ray import _node_params
 
 if TYPE_CHECKING:
@@ -45,28 +45,45 @@ def load(
     shard: Shard, part: str, store: str | None, exist: Literal["error", "replace"]
 ) -> int | None:
     """Make the ring and the parameters of a part; return the version of the parameters."""
-    spec = shard.spec
-    ring, folder = spec.ring_name(shard.number), spec.ring.get("dir")
-    persistent = bool(spec.ring.get("persistent", True))
-    options: dict[str, Any] = {
-        "store": store,
-        "exist": exist,
-        "persistent": persistent,
-        "dir": folder,
-    }
     with shard.lock:
-        with bc.ReplayBuffer.load(part, ring, **options) as loaded:
-            # Writers wait for a learner, which counts anew what the ring has.
-            limiter = loaded.limiter
-            shard.is_made = True
-            shard.start("attach", 0 if limiter is None else limiter.inserts)
-        saved = part.partition("@")[0]
-        [told] = [one for one in bc.list_snapshots(store=store) if one["snapshot"] == part]
-        if saved not in told["params"]:
-            return None
-        made = Params.load(part, saved, ring, **options)
-        shard.state["params"] = made._native, _node_params._NO_CLAIM
-        return made.version
+        _load_ring(shard, part, store, exist)
+        return _load_params(shard, part, store, exist)
+
+
+def restore(shard: Shard, part: str, store: str | None) -> None:
+    """Make the ring of a part, on a node that returns; and parameters if it has none."""
+    with shard.lock:
+        _load_ring(shard, part, store, "error")
+        if _node_params._held(shard) is None:
+            # The learner publishes the newest version in any case.
+            with suppress(BackcastError):
+                _load_params(shard, part, store, "error")
+
+
+def _options(shard: Shard, store: str | None, exist: str) -> dict[str, Any]:
+    ring = shard.spec.ring
+    persistent = bool(ring.get("persistent", True))
+    return {"store": store, "exist": exist, "persistent": persistent, "dir": ring.get("dir")}
+
+
+def _load_ring(shard: Shard, part: str, store: str | None, exist: str) -> None:
+    options = _options(shard, store, exist)
+    with bc.ReplayBuffer.load(part, shard.spec.ring_name(shard.number), **options) as loaded:
+        # Writers wait for a learner, which counts anew what the ring has.
+        limiter = loaded.limiter
+        shard.is_made = True
+        shard.start("attach", 0 if limiter is None else limiter.inserts)
+
+
+def _load_params(shard: Shard, part: str, store: str | None, exist: str) -> int | None:
+    saved = part.partition("@")[0]
+    [told] = [one for one in bc.list_snapshots(store=store) if one["snapshot"] == part]
+    if saved not in told["params"]:
+        return None
+    options = _options(shard, store, exist)
+    made = Params.load(part, saved, shard.spec.ring_name(shard.number), **options)
+    shard.state["params"] = made._native, _node_params._NO_CLAIM
+    return made.version
 
 
 def drop(_shard: Shard, part: str, store: str | None) -> None:

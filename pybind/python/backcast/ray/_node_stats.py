@@ -17,6 +17,8 @@ def look(shard: Shard) -> dict[str, Any]:
         "node": shard.node,
         "pid": os.getpid(),
         "generation": shard.generation,
+        "snapshot": shard.origin.snapshot,
+        "snapshot_problem": shard.origin.problem,
         "transitions": ring["transitions"],
         "rows_published": ring["rows_published"],
         "bytes_allocated": ring["bytes_allocated"],

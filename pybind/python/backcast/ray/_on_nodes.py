@@ -14,7 +14,7 @@ import ray
 from backcast._calls import explained
 from backcast.errors import ExistsError, WaitTimeoutError
 from backcast.fleet._arguments import seconds_of
-from backcast.ray import _manifest, _params, _snapshots, _stats
+from backcast.ray import _manifest, _params, _returning, _snapshots, _stats
 from backcast.ray._calls import RayCalls
 
 if TYPE_CHECKING:
@@ -170,7 +170,9 @@ class OnNodes:
             ``samples``, ``limit``, ``ceilings`` and ``excess`` over all shards.
 
             ``shards``: a dict for each with its own counts, ``number``, ``place``, ``ring``,
-            ``answers``, ``status``, ``node``, ``generation``, ``inserts`` and ``ceiling``.
+            ``answers``, ``status``, ``node``, ``generation``, ``inserts`` and ``ceiling``. Of a
+            shard that lost its ring and returned, ``snapshot`` is the one that it loaded its part
+            of, and ``snapshot_problem`` why it loaded none of the newest; else they are None.
             ``samplers``: statistics of each open sampler of this handle.
 
         Raises
@@ -203,7 +205,8 @@ class OnNodes:
 
         Each node saves its own ring to its own store, beside its writers, so the parts are not of
         one instant. The manifest is written by this process when all parts are there; a snapshot
-        exists whole or not at all.
+        exists whole or not at all. A node that is lost and returns loads its part of the newest
+        one.
 
         Parameters
         ----------
@@ -249,6 +252,8 @@ class OnNodes:
             timeout_s=seconds_of(timeout, "timeout"),
             params_version=None if self._params is None else self._params.version,
         )
+        parts = [one["part"] for one in manifest.shards]
+        _note(self._spec, manifest.snapshot, parts, store)
         return {
             "snapshot": manifest.snapshot,
             "rows": sum(one["rows"] for one in manifest.shards),
@@ -337,7 +342,9 @@ class OnNodes:
         shards = _shards.Shards._of(spec, actors)
         try:
             _, calls, words, _ = shards._given()
-            if _snapshots.load(calls, words, manifest, store, exist, seconds):
+            parts, has_params = _snapshots.load(calls, words, manifest, store, exist, seconds)
+            _note(spec, manifest.snapshot, parts, store)
+            if has_params:
                 shards._params = _params.found(*shards._given(), like=params)
         except BaseException:
             _shards.removed(actors, "discard")
@@ -349,3 +356,11 @@ class OnNodes:
     def saved_state(self) -> Any:
         """State that :meth:`snapshot` was given, of shards that :meth:`load` made; else None."""
         return self._saved
+
+
+def _note(
+    spec: Spec, snapshot: str, parts: list[str], store: str | os.PathLike[str] | None
+) -> None:
+    """Have nodes that return without their ring load their part of this snapshot."""
+    given = None if store is None else os.path.abspath(store)
+    _returning.write(spec.name, _returning.Note(snapshot, parts, given))

@@ -407,7 +407,8 @@ class ShardSampler:
             ``batches``; ``shards``, for each its ``number``, ``place``, ``status`` ("active",
             "suspended" or "lost"), ``reason``, ``blocks``, ``items``, ``bytes``, ``dropped``, items
             that came and were too old or lost before they were drawn, ``suspensions``,
-            ``losses``, ``opens`` and ``stale_priorities``; ``limiter``, None or ``inserts``,
+            ``losses``, ``snapshot`` and ``snapshot_problem`` as of :meth:`Shards.stats`,
+            ``opens`` and ``stale_priorities``; ``limiter``, None or ``inserts``,
             ``samples``, ``limit``, ``ceilings`` and ``excess``, the inserts beyond the limit.
         """
         self._usable()
@@ -425,6 +426,8 @@ class ShardSampler:
                 "status": link.status,
                 "reason": link.reason if link.status != "active" else "",
                 "losses": link.losses,
+                "snapshot": link.origin.snapshot,
+                "snapshot_problem": link.origin.problem,
                 **link.counts,
             }
             for link in self._links

@@ -9,12 +9,13 @@ import threading
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from backcast._native import RateLimiter, ReplayBuffer
 from backcast._select import Priority
 from backcast.errors import (
     ArgumentError,
+    BackcastError,
     ExistsError,
     InUseError,
     LappedError,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from backcast._native import Sampler
+    from backcast.ray._returning import Note
     from backcast.ray._spec import Spec
 
 Exist = Literal["error", "attach", "replace"]
@@ -37,6 +39,18 @@ _MOST_OPEN = 64
 """Samplers of a shard: learners that were killed close none. One that is closed opens again."""
 _UUID = slice(0x90, 0xA0)
 """Identity of a ring in `ring.ctl`: docs/layout.md."""
+
+
+class Origin(NamedTuple):
+    """Where the rows came from with which a shard began that was started again without its ring."""
+
+    snapshot: str | None = None
+    """Snapshot that it loaded its part of; None for one that was found, or is new and empty."""
+    problem: str | None = None
+    """Reason why a snapshot that there is was not loaded."""
+
+
+_NOWHERE = Origin()
 
 
 @dataclass(frozen=True)
@@ -53,6 +67,8 @@ class Counts:
         Whether a writer waits.
     ceiling : int or None
         Inserts at which writers stop.
+    origin : Origin
+        Where the rows came from with which a restarted shard began.
     """
 
     generation: str
@@ -60,6 +76,7 @@ class Counts:
     samples: int | None = None
     waiting: bool = False
     ceiling: int | None = None
+    origin: Origin = _NOWHERE
 
 
 @dataclass(frozen=True)
@@ -151,6 +168,7 @@ class Shard:
         """Whether another process of the shard had a ring before, which this one looks for."""
         self.is_made = False
         """Whether this process made the ring, and did not find it."""
+        self.origin = _NOWHERE
         self._ring: ReplayBuffer | None = None
         self._open: dict[str, _Open] = {}
         self._replaced: set[str] = set()
@@ -194,6 +212,38 @@ class Shard:
             own.set_ceiling(ceiling)
         return self.generation
 
+    def newest_snapshot(self) -> Note | None:
+        """Return the newest snapshot of the shards; None without one."""
+        return None
+
+    def start_again(self) -> None:
+        """Attach to the ring of an earlier process of the shard.
+
+        Without that ring, loads the shard's part of the newest snapshot; without a part that can be
+        read here, makes an empty ring.
+        """
+        with self.lock:
+            if self._ring is not None:
+                return
+            note = None if self._is_there() else self.newest_snapshot()
+            if note is not None:
+                try:
+                    self.call("snapshots.restore", note.parts[self.number], note.store)
+                except BackcastError as error:
+                    self.origin = Origin(problem=f"snapshot `{note.snapshot}`: {error}")
+                else:
+                    self.origin = Origin(note.snapshot)
+                    return
+            self.start("attach")
+
+    def _is_there(self) -> bool:
+        try:
+            name, place = self.spec.ring_name(self.number), self.spec.ring.get("dir")
+            with ReplayBuffer.attach(name, dir=place):
+                return True
+        except NotFoundError:
+            return False
+
     @property
     def ring(self) -> ReplayBuffer:
         """Return the ring. A process that was started again attaches to it, or tries once more.
@@ -204,7 +254,7 @@ class Shard:
             If the shard is being made or loaded: it has no ring yet.
         """
         if self._ring is None and self.is_restarted:
-            self.start("attach")
+            self.start_again()
         if self._ring is None:
             raise NotFoundError(
                 f"{self.spec.label(self.number)} has no ring yet; wait until Shards.create or "
@@ -246,7 +296,7 @@ class Shard:
         """
         limiter = self.ring.limiter
         if limiter is None:
-            return Counts(self.generation)
+            return Counts(self.generation, origin=self.origin)
         if ceiling is not None:
             self._check_key(key)
             # A ring that lost its rows counts anew: the ceiling of the old one is not for it.
@@ -255,7 +305,7 @@ class Shard:
         inserts, ceiling = limiter.inserts, limiter.ceiling
         # Writers wait nowhere else.
         waiting = ceiling is not None and inserts >= ceiling and self._waits()
-        return Counts(self.generation, inserts, limiter.samples, waiting, ceiling)
+        return Counts(self.generation, inserts, limiter.samples, waiting, ceiling, self.origin)
 
     def _check_key(self, key: str) -> None:
         if key in self._replaced:

@@ -22,7 +22,7 @@ from backcast.errors import (
     SchemaError,
     WaitTimeoutError,
 )
-from backcast.ray import _params
+from backcast.ray import _params, _returning
 from backcast.ray._actor import started
 from backcast.ray._limiter import band_of
 from backcast.ray._on_nodes import OnNodes
@@ -145,6 +145,7 @@ class Shards(OnNodes):
                     shards._params = _params.found(*shards._given(), like=params)
                 return shards
             removed(found)
+        _returning.remove(name)
         actors = [started(spec, number) for number in range(len(spec.places))]
         most = _first_ceilings(spec)
         waits = [
@@ -345,6 +346,7 @@ class Shards(OnNodes):
         self._opened()
         self.close()
         removed(self._actors)
+        _returning.remove(self.name)
 
     def close(self) -> None:
         """Close this handle. The shards go on."""

@@ -92,8 +92,13 @@ def load(
     store: str | os.PathLike[str] | None,
     exist: Literal["error", "replace"],
     timeout_s: float,
-) -> bool:
-    """Have every node load a part that it can read; return whether there are parameters.
+) -> tuple[list[str], bool]:
+    """Have every node load a part that it can read.
+
+    Returns
+    -------
+    tuple of list of str and bool
+        Part of each node, and whether there are parameters.
 
     Raises
     ------
@@ -101,12 +106,13 @@ def load(
         If a part cannot be read on any node that is left for it.
     """
     given = None if store is None else os.path.abspath(store)
+    parts = chosen_parts(calls, nodes, manifest, store, timeout_s)
     asked = {
         k: calls.send(k, "call", "snapshots.load", part, given, exist)
-        for k, part in enumerate(chosen_parts(calls, nodes, manifest, store, timeout_s))
+        for k, part in enumerate(parts)
     }
     versions = answers(calls, asked, nodes, timeout_s)
-    return any(version is not None for version in versions.values())
+    return parts, any(version is not None for version in versions.values())
 
 
 def chosen_parts(
@@ -115,7 +121,7 @@ def chosen_parts(
     manifest: Manifest,
     store: str | os.PathLike[str] | None,
     timeout_s: float,
-) -> list[str | None]:
+) -> list[str]:
     """Choose the part of each node. Changes nothing there.
 
     Raises
@@ -128,13 +134,14 @@ def chosen_parts(
     asked = {k: calls.send(k, "call", "snapshots.parts", parts, given) for k in range(len(nodes))}
     there = answers(calls, asked, nodes, timeout_s)
     chosen = matched([set(there[k]) for k in range(len(nodes))], parts)
-    if None in chosen:
-        missing = sorted(set(parts) - set(chosen))
+    found = [part for part in chosen if part is not None]
+    if len(found) < len(chosen):
+        missing = sorted(set(parts) - set(found))
         raise NotFoundError(
             f"no node is left that can read {', '.join(map(str, missing))} of "
             f"`{manifest.snapshot}`; load it on the nodes that saved it, or share the store"
         )
-    return chosen
+    return found
 
 
 def matched(readable: list[set[str]], parts: list[str]) -> list[str | None]:
