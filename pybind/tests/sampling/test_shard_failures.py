@@ -388,17 +388,20 @@ def test_an_error_after_a_draw_is_raised_before_anything_is_sent(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     sampler = cluster.sampler(select=bc.Priority(alpha=1.0))
-    block, asked = cluster.shards[1].block, list[BlockRequest]()
+    made = sampler._batch
 
-    def damaged(request: BlockRequest) -> list[Any]:
-        asked.append(request)
-        if len(asked) <= sampler._prefetch:
-            return block(request)
+    def damaged(_request: BlockRequest) -> list[Any]:
         raise CorruptError("the table is damaged")
 
     with monkeypatch.context() as patched:
-        patched.setattr(cluster.shards[1], "block", damaged)
+
+        def asks(drawn: Drawn) -> bc.Batch:
+            patched.setattr(cluster.shards[1], "block", damaged)
+            sampler._links[1].ask_block(sampler._key, 4, sampler._heads.number)
+            return made(drawn)
+
         # The draw is whole: a block that was asked for ahead fails, whose answer is taken here.
+        patched.setattr(sampler, "_batch", asks)
         batch = sampler.sample(256)
         assert shards_of(batch) == {0, 1, 2}
         assert sampler.stats()["batches"] == 1

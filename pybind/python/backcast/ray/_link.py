@@ -208,6 +208,10 @@ class Link:
         self.counts["opens"] += 1
         self._send("open", "open", *self._open(), draw=0)
 
+    def fits_in_parts(self, items: int) -> bool:
+        """Return whether a block of so many items is known to be sent in parts."""
+        return 0 < items * self._row_bytes <= MOST_IN_PARTS
+
     def ask_block(self, key: str, items: int, draw: int) -> None:
         """Ask for a block."""
         size = items * self._row_bytes

@@ -512,9 +512,11 @@ class ShardSampler:
             if link.status != "active":
                 link.probe(self._key, items, self._heads.number)
                 continue
-            link.want = (self._key, items, self._heads.number)
+            # A call costs as much as a hundred kilobytes: blocks ahead are for two draws each.
+            draws = 2 if self._prefetch > 1 and link.fits_in_parts(2 * items) else 1
+            link.want = (self._key, draws * items, self._heads.number)
             # The head that is in use comes on top; a shard without rows is asked once.
-            ahead = 1 if link.is_empty else self._prefetch
+            ahead = 1 if link.is_empty else -(-self._prefetch // draws)
             if is_next and self._heads.needs_block(link.number):
                 ahead = max(1, ahead)
             while link.blocks_ahead < ahead:

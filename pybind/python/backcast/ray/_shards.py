@@ -289,7 +289,7 @@ class Shards(OnNodes):
         shard_timeout : float, default 1.0
             Seconds without an answer after which draws go on without a shard, until it answers.
         prefetch : int, default 2
-            Blocks that are asked of each shard ahead of the draws.
+            Draws whose items are asked of each shard ahead, in blocks for two draws each.
         state : dict, optional
             State of an earlier sampler, from :meth:`ShardSampler.state`, to go on from.
         **options
