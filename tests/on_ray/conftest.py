@@ -12,9 +12,15 @@ from pathlib import Path
 from typing import Any
 
 # Ray reads them when it is imported. Without the last it replaces 127.0.0.1 by another address.
-os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
-os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+os.environ.update(
+    {
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+        # Beside other programs, processes of a lower priority would hardly run.
+        "RAY_worker_niceness": "0",
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    }
+)
 
 import pytest
 import ray
@@ -28,7 +34,7 @@ sys.path[:0] = [str(_MODELS), str(_MODELS / "sampling")]
 WATCHDOG_S = 600
 """Seconds of a wait: a loaded machine starts one process of Ray in a minute."""
 
-KILLS = int(os.environ.get("BACKCAST_RAY_KILLS", "0"))
+KILLS = int(os.environ.get("BACKCAST_RAY_KILLS") or 0)
 """Processes to kill in the long forms of the tests, which take an hour of two cores."""
 IS_LONG = KILLS > 0
 
