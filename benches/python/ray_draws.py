@@ -28,7 +28,10 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from backcast.ray import Shards, ShardSampler
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "on_ray"))
+_ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [
+    str(_ROOT / folder) for folder in ("tests/on_ray", "pybind/tests/sampling", "pybind/tests")
+]
 
 # Sets what Ray reads when it is imported.
 nodes: Any = importlib.import_module("nodes")
@@ -41,6 +44,7 @@ STEPS, CAPACITY = 4_000, 5_000
 APPENDS = 4_000
 THIRDS = (86, 85, 85)
 WIRE_BATCHES = 400
+MANY, WARM_DRAWS, MANY_DRAWS = (10, 100, 1_000), 20, 60
 OWN = ("shard", "cut_age", "weight")
 """Arrays of a batch that do not come over the network."""
 
@@ -60,6 +64,9 @@ class Plain:
         """Make the bytes that `raw` returns."""
         whole = np.zeros(nbytes, np.uint8)
         self.chunks = np.array_split(whole, parts)
+
+    def nothing(self) -> None:
+        """Do nothing."""
 
     def raw(self) -> NDArray[np.uint8] | list[NDArray[np.uint8]]:
         """Return them, without drawing anything."""
@@ -222,6 +229,63 @@ def draws(shards: Shards, plain: list[Any]) -> None:
         )
 
 
+def cpu(shards: Shards, plain: list[Any]) -> None:
+    """Print the CPU time of the learner's process for a call and for a draw."""
+    with shards.sampler(seed=4) as two:
+        measure(
+            "CPU time of the learner",
+            {
+                "a call of each of three": lambda: ray.get([of.nothing.remote() for of in plain]),
+                "a draw, two blocks ahead": partial(two.sample, BATCH),
+            },
+            TIMES,
+            ROUNDS,
+        )
+
+
+def many() -> None:
+    """Print the calls and the bytes of a draw over many shards, which are all in this process."""
+    local: Any = importlib.import_module("local_shards")
+    obs, action = np.zeros(17, "f4"), np.zeros(6, "f4")
+    columns = {"obs": ("f4", (17,)), "action": ("f4", (6,)), "reward": "f4"}
+    for count in MANY:
+        with local.started(local.spec_of(count, columns, 64)) as started:
+            for shard in started:
+                with shard.ring.writer() as writer:
+                    for _ in range(20):
+                        writer.append(
+                            obs=obs, action=action, reward=0, terminated=False, truncated=False
+                        )
+            known = [0, 0, 0]
+            # A hundred draws in a second of a clock of its own.
+            sampler = local.sampler_of(started, clock=partial(seconds, drawn := [0]))
+            for draw in range(1, WARM_DRAWS + MANY_DRAWS + 1):
+                drawn[0] = draw
+                sampler.sample(BATCH)
+                if draw == WARM_DRAWS:
+                    known = [blocks_of(sampler), *bytes_of(sampler)[1:]]
+            now = [blocks_of(sampler), *bytes_of(sampler)[1:]]
+            calls, nbytes, dropped = (
+                (new - old) / MANY_DRAWS for new, old in zip(now, known, strict=True)
+            )
+            print(
+                f"{count} shards, a draw: {calls:.1f} blocks, {nbytes:,.0f} bytes, "
+                f"{dropped:.0f} items dropped",
+                flush=True,
+            )
+            sampler.close()
+
+
+def seconds(drawn: list[int]) -> float:
+    """Return the time of a clock that goes on by ten milliseconds with each draw."""
+    return drawn[0] / 100
+
+
+def blocks_of(sampler: ShardSampler) -> int:
+    """Return the blocks that came."""
+    return sum(of["blocks"] for of in sampler.stats()["shards"])
+
+
 def appends(shards: Shards) -> None:
     """Print the CPU time of appends to a private ring, and to the ring of a shard."""
     from backcast.ray import Shards
@@ -311,9 +375,11 @@ def torchrl(shards: Shards) -> None:
 def main() -> None:
     """Print the figures."""
     print(f"load {os.getloadavg()[0]:.1f}", flush=True)
+    many()
     with cluster() as (shards, plain):
         draws(shards, plain)
         wire(shards)
+        cpu(shards, plain)
         appends(shards)
         torchrl(shards)
     print(f"load {os.getloadavg()[0]:.1f}", flush=True)
