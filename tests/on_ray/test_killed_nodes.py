@@ -78,7 +78,6 @@ def test_nodes_that_are_killed_come_back_with_their_snapshot(tmp_path: Path) -> 
             learner.until_draws(set(numbers))
             known = sampler.stats()["limiter"]
             finished(writers, runs)
-        assert known["inserts"] <= known["limit"] + known["excess"]
         print(
             f"{NODES} nodes: longest gap {max(gaps):.2f} s of {TIMEOUT:g}, drawn again "
             f"{statistics.median(back):.1f} s after the node began to start; excess "

@@ -59,6 +59,7 @@ class World:
             "replace": False,
             "timeout_s": 30.0,
             "params_version": None,
+            "note": lambda _: None,
         }
         return _snapshots.save(self.spec, self.calls, self.labels, label, **given | options)
 
@@ -171,7 +172,16 @@ def test_a_label_is_replaced_in_one_step(
             world.save(replace=True)
     assert world.parts() == before, "the parts of the failed one are gone"
     assert _manifest.read("walk@one", world.store) == first
+
+    def refuse(_manifest: object) -> None:
+        raise StorageError("the head node does not answer")
+
+    with pytest.raises(StorageError, match="head node"):
+        world.save(replace=True, note=refuse)
+    assert set(before) < set(world.parts()), "nodes that return may look for the old ones"
     second = world.save(replace=True)
+    for part in before:
+        bc.remove_snapshot(part, store=world.store)
     assert world.parts() == sorted(one["part"] for one in second.shards)
     _snapshots.load(other.calls, other.labels, second, world.store, "error", 30.0)
     assert [len(shard.ring) for shard in other.calls.objects] == [8, 16, 24]
@@ -261,7 +271,8 @@ def returned(world: World, number: int, saved: _manifest.Manifest) -> Shard:
     """Start the process of a shard again, which finds what the cluster knows of snapshots."""
     world.calls.replace(number)
     shard: Shard = world.calls.objects[number]
-    note = Note(saved.snapshot, [one["part"] for one in saved.shards], str(world.store))
+    parts, generations = ([one[key] for one in saved.shards] for key in ("part", "generation"))
+    note = Note(saved.snapshot, generations, parts, str(world.store))
     shard.newest_snapshot = lambda: note  # type: ignore[method-assign]
     shard.is_restarted = True
     return shard
@@ -284,10 +295,13 @@ def test_a_node_that_returns_without_its_ring_loads_its_part(world: World) -> No
     rows = shard.ring.rows(0, 0, 60)
     np.testing.assert_array_equal(rows["reward"], np.arange(60.0))
     assert _node_params.latest(shard)[0] == 5
-    assert counts.origin == shard.origin == Origin("walk@one")
+    loaded = Origin("walk@one", source=before.generation)
+    assert counts.origin == shard.origin == loaded
     shown, _ = _stats.merged(world.spec, world.calls, [], None, 30.0)
     assert [one["snapshot"] for one in shown["shards"]] == [None, "walk@one", None]
     assert [one["snapshot_problem"] for one in shown["shards"]] == [None] * 3
+    # The next process finds that ring, and what was loaded into it.
+    assert returned(world, 1, saved).counts().origin == loaded
 
 
 def test_a_process_that_returns_to_its_ring_loads_nothing(world: World) -> None:

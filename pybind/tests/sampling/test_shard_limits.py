@@ -10,7 +10,7 @@ import backcast as bc
 import pytest
 from backcast.errors import InUseError, ShardWarning
 from backcast.ray._limiter import Ceilings
-from backcast.ray._shard import Shard
+from backcast.ray._shard import Origin, Shard
 from backcast.ray._spec import Spec
 from local_shards import spec_of, started
 from unreliable_shards import COLUMNS, TIMEOUT, Cluster, lose, rounds
@@ -226,6 +226,29 @@ def test_inserts_of_a_loaded_ring_beyond_those_of_the_state_are_counted(
         with cluster.sampler(state=state) as again:
             assert again.stats()["limiter"]["inserts"] == known
             assert again.stats()["limiter"]["ceilings"][2] >= own
+
+
+def test_an_older_part_loaded_after_a_second_loss_counts_no_insert_twice(tmp_path: Path) -> None:
+    with started(limited(), ceiling=10) as shards:
+        cluster, store = Cluster(shards), str(tmp_path)
+        with cluster.sampler() as sampler:
+            rounds(cluster, sampler, 6, 16, writers=(0, 1, 2))
+            source = shards[2].generation
+            part = shards[2].call("snapshots.save", "first", store)["part"]
+            rounds(cluster, sampler, 6, 16, writers=(0, 1, 2))
+            lose(cluster, 2)
+            with pytest.warns(ShardWarning, match="is back with a new ring"):
+                rounds(cluster, sampler, 6, 16, writers=(0, 1, 2))
+            lost = shards[2]
+            cluster.writers[2].close()
+            lost.remove()
+            shards[2] = cluster.ways[2].shard = Shard(lost.spec, 2, "node-9")
+            shards[2].call("snapshots.load", part, store, "error")
+            shards[2].origin = Origin("run@first", source=source)
+            before = sampler.stats()["limiter"]["inserts"]
+            with pytest.warns(ShardWarning, match="is back with those of snapshot"):
+                rounds(cluster, sampler, 2, 16)
+            assert sampler.stats()["limiter"]["inserts"] == before
 
 
 def test_a_ceiling_that_is_meant_for_a_lost_ring_is_not_set() -> None:

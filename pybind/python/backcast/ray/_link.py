@@ -131,6 +131,8 @@ class Link:
         self._open: Callable[[], tuple[Any, ...]] = tuple
         self._sent: deque[_Sent] = deque()
         self._offset = 0
+        self._offsets: dict[str, int] = {}
+        """For each ring that the shard had, inserts counted before those that it counts itself."""
         self._row_bytes = 0.0
         self._is_open = False
         self._next_probe = 0.0
@@ -180,6 +182,7 @@ class Link:
             "losses": self.losses,
             "inserts": inserts,
             "offset": self._offset,
+            "offsets": dict(self._offsets),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -188,7 +191,7 @@ class Link:
         Another ring than that one has lost its rows, and a loaded one may get others instead.
         """
         self.generation, self.losses = state["generation"], state["losses"]
-        self._offset = state["offset"]
+        self._offset, self._offsets = state["offset"], dict(state["offsets"])
         if self._ceilings is not None:
             self._ceilings.shares[self.number].inserts = state["inserts"]
 
@@ -386,10 +389,13 @@ class Link:
         if sent.has_ceiling:
             ceilings.answer(self.number, inserts + self._offset, counts.waiting, is_old=is_new)
         if is_lost:
-            # Inserts of the lost ring stay counted. A snapshot may have been loaded in its place
-            # that has counted more of them.
+            # Inserts of the lost ring stay counted. A snapshot in its place counts from the ring
+            # that it was saved from, and may have counted more of them.
             known_before = ceilings.shares[self.number].inserts
-            self._offset = max(self._offset, known_before - inserts)
+            source = counts.origin.source
+            least = self._offset if source is None else self._offsets.get(source, 0)
+            self._offset = max(least, known_before - inserts)
+        self._offsets[counts.generation] = self._offset
         if is_new:
             known = counts.ceiling if counts.ceiling is not None else inserts
             ceilings.join(self.number, inserts + self._offset, known + self._offset)

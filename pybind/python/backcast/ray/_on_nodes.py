@@ -251,9 +251,8 @@ class OnNodes:
             replace=replace,
             timeout_s=seconds_of(timeout, "timeout"),
             params_version=None if self._params is None else self._params.version,
+            note=lambda manifest: _note(self._spec, manifest, store),
         )
-        parts = [one["part"] for one in manifest.shards]
-        _note(self._spec, manifest.snapshot, parts, store)
         return {
             "snapshot": manifest.snapshot,
             "rows": sum(one["rows"] for one in manifest.shards),
@@ -343,7 +342,7 @@ class OnNodes:
         try:
             _, calls, words, _ = shards._given()
             parts, has_params = _snapshots.load(calls, words, manifest, store, exist, seconds)
-            _note(spec, manifest.snapshot, parts, store)
+            _note(spec, manifest, store, parts)
             if has_params:
                 shards._params = _params.found(*shards._given(), like=params)
         except BaseException:
@@ -359,8 +358,17 @@ class OnNodes:
 
 
 def _note(
-    spec: Spec, snapshot: str, parts: list[str], store: str | os.PathLike[str] | None
+    spec: Spec,
+    manifest: _manifest.Manifest,
+    store: str | os.PathLike[str] | None,
+    parts: list[str] | None = None,
 ) -> None:
-    """Have nodes that return without their ring load their part of this snapshot."""
+    """Have nodes that return without their ring load their part of this snapshot.
+
+    ``parts`` are those of the nodes, if they are not the manifest's own.
+    """
     given = None if store is None else os.path.abspath(store)
-    _returning.write(spec.name, _returning.Note(snapshot, parts, given))
+    sources = {one["part"]: one["generation"] for one in manifest.shards}
+    parts = list(sources) if parts is None else parts
+    generations = [sources[part] for part in parts]
+    _returning.write(spec.name, _returning.Note(manifest.snapshot, generations, parts, given))

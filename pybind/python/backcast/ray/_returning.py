@@ -22,6 +22,8 @@ class Note:
     ----------
     snapshot : str
         Its name, for words: ``"run@epoch-1"``.
+    generations : sequence of str
+        Identity of the ring that each part was saved from.
     parts : sequence of str
         Part of each shard, by number.
     store : str or None
@@ -29,15 +31,28 @@ class Note:
     """
 
     snapshot: str
+    generations: Sequence[str]
     parts: Sequence[str]
     store: str | None
 
 
 def write(name: str, note: Note) -> None:
-    """Keep a note for as long as the cluster lives. It replaces an earlier one."""
+    """Keep a note for as long as the cluster lives. It replaces an earlier one.
+
+    Raises
+    ------
+    BackcastError
+        If the cluster does not take it.
+    """
     from ray.experimental import internal_kv
 
-    internal_kv._internal_kv_put(_PREFIX + name, json.dumps(asdict(note)), overwrite=True)
+    try:
+        internal_kv._internal_kv_put(_PREFIX + name, json.dumps(asdict(note)), overwrite=True)
+    except Exception as error:
+        raise BackcastError(
+            f"`{note.snapshot}` is whole, and nodes that return will not find it: the head node "
+            f"does not take its name ({error}); look at its log, and save again"
+        ) from error
 
 
 def read(name: str) -> Note | None:

@@ -5,7 +5,9 @@ A plain class, without Ray: `backcast.ray._actor` makes an actor of it, and test
 
 from __future__ import annotations
 
+import json
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -48,9 +50,13 @@ class Origin(NamedTuple):
     """Snapshot that it loaded its part of; None for one that was found, or is new and empty."""
     problem: str | None = None
     """Reason why a snapshot that there is was not loaded."""
+    source: str | None = None
+    """Identity of the ring that the part was saved from."""
 
 
 _NOWHERE = Origin()
+_ORIGIN_FILE = "origin.json"
+"""In the directory of a ring that was loaded, for the next process of the shard."""
 
 
 @dataclass(frozen=True)
@@ -232,9 +238,27 @@ class Shard:
                 except BackcastError as error:
                     self.origin = Origin(problem=f"snapshot `{note.snapshot}`: {error}")
                 else:
-                    self.origin = Origin(note.snapshot)
+                    self.origin = Origin(note.snapshot, source=note.generations[self.number])
+                    self._keep_origin()
                     return
             self.start("attach")
+            if note is None:
+                self.origin = self._kept_origin()
+
+    def _keep_origin(self) -> None:
+        with suppress(OSError):
+            self._origin_file().write_text(json.dumps(self.origin._asdict()), encoding="utf-8")
+
+    def _kept_origin(self) -> Origin:
+        """Return what an earlier process of the shard loaded into this ring."""
+        with suppress(OSError, ValueError, TypeError):
+            kept = Origin(**json.loads(self._origin_file().read_text(encoding="utf-8")))
+            if all(word is None or isinstance(word, str) for word in kept):
+                return kept
+        return _NOWHERE
+
+    def _origin_file(self) -> Path:
+        return Path(str(self.ring.path)) / _ORIGIN_FILE
 
     def _is_there(self) -> bool:
         try:
@@ -462,7 +486,8 @@ class Shard:
             self.call(f"{module}.remove")
         for key in list(self._open):
             self.close_sampler(key)
-        if self._ring is None and not self.is_restarted:
+        # A process that was started again loads no snapshot in order to remove it.
+        if self._ring is None and not (self.is_restarted and self._is_there()):
             return
         if self.ring.limiter is not None:
             self.ring.limiter.set_ceiling(None)

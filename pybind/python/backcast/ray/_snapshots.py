@@ -13,6 +13,8 @@ from backcast.ray._manifest import Manifest
 from backcast.ray._node_calls import NodeDownError, arriving
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from backcast.ray._node_calls import NodeCalls
     from backcast.ray._spec import Spec
 
@@ -30,11 +32,12 @@ def save(
     replace: bool,
     timeout_s: float,
     params_version: int | None,
+    note: Callable[[Manifest], None],
 ) -> Manifest:
     """Have every node save its part, then write the manifest.
 
     The parts have labels of their own, so those of an earlier snapshot stay until its manifest is
-    replaced.
+    replaced, and `note` has told the cluster of the new one.
     """
     snapshot, folder = _manifest.snapshot_name(spec.name, label), _manifest.store_of(store)
     _manifest.check_state(state)
@@ -68,6 +71,7 @@ def save(
         names = {k: f"{spec.ring_name(k)}@{part}" for k in range(len(nodes))}
         _drop(calls, names, given)
         raise
+    note(manifest)
     if before is not None:
         _drop(calls, dict(enumerate(one["part"] for one in before.shards)), given)
     return manifest
@@ -78,7 +82,7 @@ def _plain(value: Any) -> Any:
 
 
 def _drop(calls: NodeCalls, parts: dict[int, str], store: str | None) -> None:
-    """Have nodes remove parts, for a few seconds; what stays is in nobody's way."""
+    """Have nodes remove parts, for a few seconds. A part that stays is in no manifest."""
     asked = {k: calls.send(k, "call", "snapshots.drop", part, store) for k, part in parts.items()}
     for _ in arriving(calls, asked, _DROP_S):
         # Answers change nothing: the part of a node is gone, or stays.
