@@ -159,10 +159,10 @@ test-adapters: native ## Test environments and buffers with the checks and agent
 	PYTHONPATH=pybind/python .venv-adapters/bin/python -m pytest -c /dev/null \
 	  -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true tests/adapters
 
-# Ray needs a separate virtual environment of half a gigabyte, and another half for a cluster in
-# /dev/shm and /tmp. Takes fifteen minutes of two busy cores: Ray starts some twenty processes,
-# which listen on the loopback interface alone. With BACKCAST_RAY_KILLS=100 it kills so many
-# processes and a fifth of that nodes, and draws 100,000 items for each form: hours.
+# Ray needs a separate virtual environment of 400 MB, and up to 900 MB in /tmp while the tests run.
+# They take five minutes of two cores: Ray starts some twenty processes, which listen on the loopback
+# interface alone. With BACKCAST_RAY_KILLS=100 they kill so many processes, and a fifth of it nodes,
+# for half an hour, and draw 100,000 items of shards that grow for each kind of draw.
 test-ray: native ## Test shards on a Ray cluster of three nodes in this machine
 	@[ -x .venv-ray/bin/python ] || $(PYTHON) -m venv .venv-ray
 	.venv-ray/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/ray.txt

@@ -92,7 +92,8 @@ def test_actors_of_all_nodes_act_with_what_the_learner_publishes(
         stats = shards.stats()
         assert stats["writers"] == 4
         assert stats["active"] == NODES
-        assert shards.stats()["rows_per_s"] > 0
+        # Two questions may follow each other faster than two rows.
+        until(lambda: shards.stats()["rows_per_s"] > 0)
     assert all(not alive(int(words[4])) for words in told.values())
     shards.unlink()
     assert not list(Path(place).rglob("*.ring")) + list(Path(place).rglob("*.params"))

@@ -34,7 +34,7 @@ def test_nodes_that_are_killed_come_back_with_their_snapshot(tmp_path: Path) -> 
     warnings.simplefilter("ignore", ShardWarning)
     with (
         started(3) as (cluster, nodes),
-        Shards.create("dies", COLUMNS, capacity=50_000, label="shard", limiter=LIMITS) as shards,
+        Shards.create("falls", COLUMNS, capacity=50_000, label="shard", limiter=LIMITS) as shards,
     ):
         writers = [on(node, Writes).remote(shards) for node in nodes]
         runs = [of.run.remote() for of in writers]
@@ -59,9 +59,9 @@ def test_nodes_that_are_killed_come_back_with_their_snapshot(tmp_path: Path) -> 
                 back.append(time.monotonic() - begin)
                 gaps.append(learner.longest_s)
                 shown = sampler.stats()["shards"][lost]
-                assert (shown["snapshot"], shown["snapshot_problem"]) == (f"dies@s{kill}", None)
+                assert (shown["snapshot"], shown["snapshot_problem"]) == (f"falls@s{kill}", None)
                 told = shards.stats(timeout=WATCHDOG_S)["shards"][lost]
-                assert told["snapshot"] == f"dies@s{kill}"
+                assert told["snapshot"] == f"falls@s{kill}"
                 assert told["rows_published"] >= saved["shards"][lost]["rows"] > 0
                 # Survivors are counted exactly; the returned ring goes on where the count was.
                 others = [number for number in range(3) if number != lost]
