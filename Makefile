@@ -59,7 +59,7 @@ export PYO3_PYTHON := $(abspath $(PY))
 export CARGO_HOME ?= $(HOME)/.cargo
 export VIRTUAL_ENV := $(abspath $(VENV))
 
-.PHONY: help demo test release-check check quick fuzz fuzz-lib storm soak mutants miri words cost audit test-adapters test-ray test-rllib bench bench-peers bench-rust facts examples-long docs errors-page docs-links lint wheel wheels one-wheel release sdist wheel-check clean
+.PHONY: help demo test release-check check quick fuzz fuzz-lib storm soak mutants miri words cost audit test-adapters test-ray test-rllib test-page bench bench-peers bench-rust facts examples-long docs errors-page docs-links lint wheel wheels one-wheel release sdist wheel-check clean
 .PHONY: lock notices notices-check tools native lint-rust lint-elsewhere lint-python test-rust test-python
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
@@ -176,6 +176,14 @@ test-rllib: native ## Test the buffer of RLlib's algorithms
 	.venv-rllib/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/rllib.txt
 	PYTHONPATH=pybind/python .venv-rllib/bin/python -m pytest -c /dev/null \
 	  -o faulthandler_timeout=1200 -o faulthandler_exit_on_timeout=true tests/on_rllib
+
+# The page needs NiceGUI, in a separate virtual environment, and a Chromium of the system (Debian and
+# Ubuntu: apt install chromium). Leaves screenshots and what the page costs in out/page.
+test-page: native ## Test the page of `backcast ui` in a headless Chromium: looks, keys, contrast, cost
+	@[ -x .venv-ui/bin/python ] || $(PYTHON) -m venv .venv-ui
+	.venv-ui/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/ui.txt
+	PYTHONPATH=pybind/python .venv-ui/bin/python -m pytest -c /dev/null \
+	  -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true tests/page
 
 # Fails if memory, open files or mappings of the surviving processes grow.
 soak: tools ## Kill and restart writers, learners and leaseholders for SOAK_SECONDS, and check for leaks
@@ -389,6 +397,8 @@ lock: $(STAMP)/venv
 	  --fork-strategy fewest --generate-hashes --no-header ray.in -o ray.txt
 	cd requirements && ../$(VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
 	  --fork-strategy fewest --generate-hashes --no-header -c ray.txt rllib.in -o rllib.txt
+	cd requirements && ../$(VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
+	  --fork-strategy fewest --generate-hashes --no-header ui.in -o ui.txt
 
 # For maintainers, after a change of Cargo.lock: the licences of what is linked into the wheel.
 notices: tools

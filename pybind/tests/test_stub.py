@@ -23,8 +23,8 @@ NOT_AN_API = {
 ADAPTERS = [r"backcast\.(cleanrl|jax|ray|rllib|sb3|torch|torchrl)"]
 """Modules whose libraries may be missing here, so that they cannot be imported."""
 THEIRS = [
-    *("h5py", "jax", "pettingzoo", "pyarrow", "ray", "stable_baselines3"),
-    *("tensordict", "torch", "torchrl"),
+    *("fastapi", "h5py", "jax", "nicegui", "pettingzoo", "pyarrow", "ray", "stable_baselines3"),
+    *("starlette", "tensordict", "torch", "torchrl", "uvicorn"),
 ]
 
 

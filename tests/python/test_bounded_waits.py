@@ -24,6 +24,7 @@ EXCEPT = {
     "tests/budget/src/waits.rs": "has the bounded waits",
     "pybind/tests/waits.py": "has the bounded waits",
     "pybind/tests/programs/calls.py": "has read the pipe of the child to its end, or killed it",
+    "pybind/tests/test_ui.py": "bounds its waits by `asyncio.wait_for`",
     "pybind/tests/fleet/fleet_actors.py": "has actors that hang until their fleet ends them",
     "pybind/tests/fleet/hanging_import.py": "hangs, and is killed by its test",
     "pybind/tests/fleet/interrupting_import.py": "hangs, and is killed by its test",

@@ -29,6 +29,7 @@ ALONE = {
     "test-adapters": "installs six gigabytes from the network",
     "test-ray": "installs half a gigabyte from the network, and starts many processes",
     "test-rllib": "installs six gigabytes from the network",
+    "test-page": "installs packages from the network, and needs a browser",
     "docs-links": "needs the network",
     "wheels": "needs targets that rustup downloads",
     "release": "copies what others make, and needs cargo-cyclonedx",

@@ -29,6 +29,7 @@ SHOWN_ONLY = {
     "docs/howto/daemon.md": 1,
     "docs/howto/files.md": 2,
     "docs/howto/persistence.md": 1,
+    "docs/howto/ui.md": 1,
     "docs/howto/upgrading.md": 1,
     "docs/howto/windows.md": 1,
     "docs/install.md": 3,

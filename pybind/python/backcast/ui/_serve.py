@@ -1,0 +1,73 @@
+"""Serves the page until a signal arrives."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import uvicorn
+from fastapi import FastAPI
+from nicegui import ui
+
+from backcast.ui._feed import Feed
+from backcast.ui._guard import Guard
+from backcast.ui._pages import build
+
+if TYPE_CHECKING:
+    import socket
+
+    from backcast.ui._arguments import Settings
+
+
+class _Server(uvicorn.Server):
+    """Keeps the signal that ended it until its event loop has ended."""
+
+    url = ""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Say where the page is once it answers and takes signals."""
+        await super().startup(sockets)
+        print(f"open {self.url} (Ctrl-C ends it)", flush=True)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Take the signals that end the server."""
+        numbers = signal.SIGINT, signal.SIGTERM
+        before = {number: signal.signal(number, self.handle_exit) for number in numbers}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def serve(settings: Settings, listening: socket.socket) -> None:
+    """Serve the page on a socket until a signal arrives, which is raised again at the end."""
+    port = listening.getsockname()[1]
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    build(Feed(settings))
+    ui.run_with(
+        app,
+        title="Backcast",
+        dark=None,
+        language="en-US",
+        favicon="📼",
+        tailwind=False,
+        binding_refresh_interval=None,
+        show_welcome_message=False,
+    )
+    guard = Guard(app, settings, port)
+    config = uvicorn.Config(
+        guard,
+        log_level="warning",
+        timeout_graceful_shutdown=1,
+        # Within the machine, compressing takes longer than sending.
+        ws_per_message_deflate=not settings.is_loopback,
+    )
+    server = _Server(config)
+    server.url = settings.url(port)
+    server.run(sockets=[listening])
+    for number in server._captured_signals[-1:]:
+        signal.raise_signal(number)
