@@ -112,6 +112,9 @@ struct SavedHindsight {
     ratio: f64,
     achieved: String,
     desired: String,
+    /// Absent: terminations stay.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    terminated: bool,
 }
 
 /// Returns the default of `stride` and of `world_size`.
@@ -328,13 +331,13 @@ impl SavedEpisodes {
 
 impl SavedHindsight {
     fn of(options: &Hindsight) -> Self {
-        let Hindsight { strategy, ratio, achieved, desired } = options.clone();
-        Self { strategy: strategy.as_str().to_owned(), ratio, achieved, desired }
+        let Hindsight { strategy, ratio, achieved, desired, terminated } = options.clone();
+        Self { strategy: strategy.as_str().to_owned(), ratio, achieved, desired, terminated }
     }
 
     /// Returns the options, which are checked where a sampler is made of them.
     fn options(self) -> Result<Hindsight, BadSamplerState> {
-        let Self { strategy, ratio, achieved, desired } = self;
+        let Self { strategy, ratio, achieved, desired, terminated } = self;
         let strategy = GoalStrategy::named(&strategy).ok_or_else(|| {
             let problem = format!(
                 "`hindsight.strategy` is \"future\", \"final\" or \"episode\", and here \
@@ -342,7 +345,7 @@ impl SavedHindsight {
             );
             BadSamplerState { problem }
         })?;
-        Ok(Hindsight { strategy, ratio, achieved, desired })
+        Ok(Hindsight { strategy, ratio, achieved, desired, terminated })
     }
 }
 
@@ -433,7 +436,7 @@ mod tests {
 
     #[test]
     fn strides_and_hindsight_come_back_and_are_absent_where_they_are_not_used() {
-        let hindsight = Hindsight::new(GoalStrategy::Final).k(3).columns("a", "b");
+        let hindsight = Hindsight::new(GoalStrategy::Final).k(3).columns("a", "b").terminated();
         let given =
             SamplerState { stride: 40, rank: (2, 3), hindsight: Some(hindsight), ..state() };
         let text = sampler_state_json(&given).to_string();

@@ -11,8 +11,6 @@ OURS = {
     "atexit",
     "backcast",
     "backcast._batch",
-    "backcast._counts",
-    "backcast._hindsight",
     "backcast._native",
     "backcast._calls",
     "backcast._params",

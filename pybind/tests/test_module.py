@@ -56,21 +56,35 @@ def test_the_module_says_that_it_needs_the_interpreters_lock() -> None:
 
 # Written by their users: configurations of markets, transitions that are stored, fills.
 CHANGEABLE = ("sim/", "finrl/", "envs/_fill.py")
+# Classes with the attributes that another library's class has.
+FOREIGN = ("cleanrl.py", "envs/", "rllib/", "sb3/", "torch/", "torchrl/")
 
 
 def test_options_and_results_cannot_be_changed() -> None:
     package, found = Path(_native.__file__).parent, 0
     for file in sorted(package.rglob("*.py")):
-        if file.relative_to(package).as_posix().startswith(CHANGEABLE):
+        path = file.relative_to(package).as_posix()
+        if path.startswith(CHANGEABLE):
             continue
         for node in ast.walk(ast.parse(file.read_text())):
-            if not isinstance(node, ast.ClassDef) or node.name.startswith("_"):
+            if not isinstance(node, ast.ClassDef) or node.name not in exports(package):
                 continue
-            for decorator in map(ast.unparse, node.decorator_list):
-                if decorator.startswith("dataclass") and node.name in exports(package):
-                    assert "frozen=True" in decorator, f"{file.name}: {node.name}"
-                    found += 1
+            decorators = [*map(ast.unparse, node.decorator_list)]
+            made = [of for of in decorators if of.startswith("dataclass")]
+            for decorator in made:
+                assert "frozen=True" in decorator, f"{path}: {node.name}"
+                found += 1
+            if not made and not path.startswith(FOREIGN):
+                assert not assigned(node), f"{path}: {node.name}"
     assert found > 20
+
+
+def assigned(node: ast.ClassDef) -> set[str]:
+    """Return the public attributes that methods of a class assign to `self`."""
+    parts = [part for part in ast.walk(node) if isinstance(part, ast.Attribute)]
+    stored = [part for part in parts if isinstance(part.ctx, ast.Store)]
+    names = {part.attr for part in stored if ast.unparse(part.value) == "self"}
+    return {name for name in names if not name.startswith("_")}
 
 
 @cache

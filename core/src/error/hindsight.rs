@@ -37,8 +37,8 @@ pub enum HindsightError {
     Differ { achieved: String, achieved_type: String, desired: String, desired_type: String },
     /// A column that batches do not show, or with another window than the rewards have.
     #[error(
-        "`{name}` is left out of the batch, or has another window than `reward`; give `reward` and \
-         both goal columns the same window"
+        "`{name}` is left out of the batch, or has another window than `reward`; hindsight needs \
+         the same window of `{name}` and `reward`"
     )]
     OtherWindow { name: String },
     /// The rewards cannot be replaced.
@@ -47,17 +47,36 @@ pub enum HindsightError {
          a column `reward` of f4"
     )]
     BadReward { found: String },
-    /// n-step returns of stored rewards.
+    /// n-step returns over more transitions than the batch shows.
     #[error(
-        "n_step {n_step} sums the rewards of the stored goals; leave n_step out, and sum the \
-         rewards of a window with future {}",
+        "n_step {n_step} with hindsight sums new rewards over the future window, and future is \
+         {future}; give future {} or more",
         .n_step.saturating_sub(1)
     )]
-    WithNStep { n_step: u32 },
+    ShortFuture { n_step: u32, future: u32 },
     /// No function computes the rewards of new goals.
     #[error(
         "the sampler relabels goals in hindsight and has no reward function; give one with \
          `Sampler::rewards`"
     )]
     NoRewards,
+    /// No function computes the terminations of new goals.
+    #[error(
+        "the sampler relabels terminations in hindsight and has no function for them; give one \
+         with `Sampler::terminations`"
+    )]
+    NoTerminations,
+    /// A function for terminations that are not relabelled.
+    #[error(
+        "the sampler has a function for terminations in hindsight and does not relabel them; set \
+         `Hindsight::terminated`, or leave `Sampler::terminations` out"
+    )]
+    UnusedTerminations,
+    /// A discount of 0 where a transition is not terminated any more.
+    #[error(
+        "the new goal does not terminate row {row} of lane {lane}, whose stored discount is 0, so \
+         that nothing can be bootstrapped there; store the discount as it would be without the \
+         end: `terminated` says that the episode ends"
+    )]
+    NoDiscount { lane: u32, row: u64 },
 }

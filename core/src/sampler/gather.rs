@@ -31,7 +31,7 @@ mod rows;
 mod select;
 
 use self::arena_writer::Scratch;
-pub(super) use self::arena_writer::write_real;
+pub(super) use self::arena_writer::{read_real, write_real};
 pub(super) use self::fill::Gathered;
 pub(super) use self::finder::RowSource;
 pub(super) use self::request::{BatchRequest, MAX_ATTEMPTS, MissingRows};

@@ -1,12 +1,17 @@
 //! Hindsight: transitions whose goal is replaced by one that their episode achieved.
 
 mod episode_rows;
+mod places;
 mod relabel;
+mod returns;
 
 use backcast_layout::{Column, DType, Role};
 
-pub(crate) use self::relabel::{GoalDraws, rewards_of};
+pub(crate) use self::places::count_of;
+pub(crate) use self::relabel::GoalDraws;
 use super::columns::{ColumnWindow, SelectedColumns};
+use super::options::DrawOptions;
+use crate::batch_key as key;
 use crate::error::HindsightError;
 use crate::schema::{Schema, USER};
 
@@ -51,8 +56,9 @@ impl GoalStrategy {
 /// Each drawn transition is relabelled with probability `ratio`, independently. Its desired goal,
 /// in all of its windows, becomes one that a row of its episode achieved, as the strategy says. The
 /// paper stores `k` relabelled copies of each transition; a ratio of `k / (k + 1)` draws the same
-/// mixture. `relabelled`, `bool [B]`, marks these transitions. `terminated` and `truncated` do not
-/// change.
+/// mixture. `relabelled`, `bool [B]`, marks these transitions. `terminated` and `truncated` change
+/// only with [`terminated`](Self::terminated). n-step returns are those of the new rewards and ends;
+/// the future window must show their transitions.
 ///
 /// Goals are drawn by the sampler's seed, and gathered after the transitions. A transition that a
 /// writer overwrote in between keeps its goal.
@@ -67,6 +73,10 @@ pub struct Hindsight {
     pub achieved: String,
     /// Observation column of the goals that were desired, of the same dtype and shape.
     pub desired: String,
+    /// Whether [`Sampler::terminations`](crate::Sampler::terminations) computes `terminated` of
+    /// relabelled transitions.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub terminated: bool,
 }
 
 impl Hindsight {
@@ -75,7 +85,7 @@ impl Hindsight {
     #[must_use]
     pub fn new(strategy: GoalStrategy) -> Self {
         let (achieved, desired) = ("obs/achieved_goal".to_owned(), "obs/desired_goal".to_owned());
-        Self { strategy, ratio: 0.8, achieved, desired }
+        Self { strategy, ratio: 0.8, achieved, desired, terminated: false }
     }
 
     /// Relabels `k` transitions for each one that keeps its goal.
@@ -97,18 +107,27 @@ impl Hindsight {
         Self { achieved: achieved.to_owned(), desired: desired.to_owned(), ..self }
     }
 
+    /// Relabels terminations too: a function of the sampler says where the new goal ends the
+    /// episode. A transition that terminated for its stored goal, and does not for the new one, is
+    /// truncated.
+    #[must_use]
+    pub fn terminated(self) -> Self {
+        Self { terminated: true, ..self }
+    }
+
     /// Returns the columns of the goals and of the rewards. Fails if goals cannot be relabelled.
     pub(crate) fn check(
         &self,
         schema: &Schema,
         selection: &SelectedColumns,
-        n_step: Option<u32>,
+        draws: &DrawOptions,
     ) -> Result<GoalColumns, HindsightError> {
         if !(0.0..=1.0).contains(&self.ratio) {
             return Err(HindsightError::BadRatio { ratio: self.ratio });
         }
-        if let Some(n_step) = n_step {
-            return Err(HindsightError::WithNStep { n_step });
+        let future = draws.future;
+        if let Some(n_step) = draws.n_step.filter(|n| n.saturating_sub(1) > future) {
+            return Err(HindsightError::ShortFuture { n_step, future });
         }
         let columns = schema.columns();
         let find = |what, name: &str| {
@@ -141,15 +160,26 @@ impl Hindsight {
             column.shape().is_empty() && matches!(column.dtype(), DType::F32 | DType::F64)
         });
         let Some(reward) = of else { return Err(bad("here it is of another type".to_owned())) };
-        for (name, column) in [(&self.achieved, achieved), (&self.desired, desired)] {
-            let window = selection.window(column);
-            let usable = !matches!(window, None | Some(ColumnWindow::First));
-            if !usable || window != selection.window(at) {
-                return Err(HindsightError::OtherWindow { name: name.clone() });
+        let window = |column| selection.window(column);
+        let mut needed =
+            vec![(&*self.achieved, window(achieved)), (&self.desired, window(desired))];
+        if self.terminated {
+            let [terminated, truncated] = selection.flags();
+            needed.push((key::TERMINATED, terminated));
+            needed.extend(truncated.map(|of| (key::TRUNCATED, Some(of))));
+        }
+        if draws.n_step.is_some() && draws.discounts {
+            let of = columns.iter().position(|column| column.name() == "discount");
+            needed.push(("discount", of.and_then(window)));
+        }
+        for (name, shown) in needed {
+            let is_left_out = matches!(shown, None | Some(ColumnWindow::First));
+            if is_left_out || shown != window(at) {
+                return Err(HindsightError::OtherWindow { name: name.to_owned() });
             }
         }
-        let reward = reward.dtype();
-        Ok(GoalColumns { achieved, desired: USER + desired, width: from.width(), reward })
+        let (reward, gamma) = (reward.dtype(), draws.gamma);
+        Ok(GoalColumns { achieved, desired: USER + desired, width: from.width(), reward, gamma })
     }
 }
 
@@ -164,6 +194,8 @@ pub(crate) struct GoalColumns {
     width: usize,
     /// Element type of the rewards.
     reward: DType,
+    /// Discount of n-step returns, unless a column has the discounts.
+    gamma: Option<f64>,
 }
 
 #[cfg(test)]
@@ -333,7 +365,7 @@ mod tests {
                 |error| matches!(error, HindsightError::NotObserved { name, .. } if name == "reward"),
             ),
             (seeded.clone().n_step(3).gamma(0.9).hindsight(hindsight()), |error| {
-                matches!(error, HindsightError::WithNStep { n_step: 3 })
+                matches!(error, HindsightError::ShortFuture { n_step: 3, future: 0 })
             }),
             (seeded.columns(shown).hindsight(hindsight()), |error| {
                 matches!(error, HindsightError::OtherWindow { .. })

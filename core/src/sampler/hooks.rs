@@ -7,10 +7,11 @@ use ndarray::ArrayViewD;
 use super::Sampler;
 use super::batch::{BatchMut, column};
 use super::gate::Gate;
-use super::hindsight::{GoalDraws, Hindsight, rewards_of};
+use super::hindsight::{GoalDraws, Hindsight, count_of};
 use super::plan::BatchPlan;
 use super::points::DrawPoints;
 use super::stream::DrawStream;
+use crate::batch_key as key;
 use crate::element::Element;
 use crate::error::{BatchError, HindsightError, SampleError};
 use crate::ring::Ring;
@@ -19,6 +20,8 @@ use crate::ring::Ring;
 type Transform = dyn FnMut(&mut BatchMut<'_, '_>) + Send;
 /// Function that computes the rewards of goals.
 type Rewards = dyn FnMut(&Goals<'_>, &mut [f64]) + Send;
+/// Function that computes where goals end their episodes.
+type Terminations = dyn FnMut(&Goals<'_>, &mut [bool]) + Send;
 
 /// Source of the rewards of relabelled transitions.
 enum RewardSource {
@@ -33,6 +36,7 @@ pub(super) struct Hooks {
     /// Goals to relabel in hindsight, if any.
     goals: Option<Box<GoalDraws>>,
     rewards: RewardSource,
+    terminations: Option<Box<Terminations>>,
     transform: Option<Box<Transform>>,
 }
 
@@ -90,8 +94,21 @@ impl Sampler {
         self
     }
 
-    /// Leaves the rewards of relabelled transitions as they are stored: the caller computes them
-    /// from the batch, where `relabelled` is set.
+    /// Sets the function that says where relabelled goals terminate their episode, for
+    /// [`Hindsight::terminated`]. It gets the goals of a batch, and a slice of `false` to fill, in
+    /// C order; `goals.column::<bool>("terminated")` are the stored flags. It is called after that
+    /// of the rewards, as often. Only the flags of relabelled transitions are stored.
+    #[must_use]
+    pub fn terminations(
+        mut self,
+        function: impl FnMut(&Goals<'_>, &mut [bool]) + Send + 'static,
+    ) -> Self {
+        self.hooks.terminations = Some(Box::new(function));
+        self
+    }
+
+    /// Leaves rewards, terminations and n-step returns of relabelled transitions as they are
+    /// stored: the caller computes them from the batch, where `relabelled` is set.
     #[must_use]
     pub fn rewards_by_caller(mut self) -> Self {
         self.hooks.rewards = RewardSource::Caller;
@@ -114,19 +131,33 @@ impl Sampler {
 impl Hooks {
     /// Returns the hooks of a sampler without functions of the caller.
     pub(super) fn new(goals: Option<GoalDraws>) -> Self {
-        Self { goals: goals.map(Box::new), rewards: RewardSource::Missing, transform: None }
+        let (goals, rewards) = (goals.map(Box::new), RewardSource::Missing);
+        Self { goals, rewards, terminations: None, transform: None }
     }
 
-    /// Fails if goals are to be relabelled and no function computes their rewards.
+    /// Fails if goals are to be relabelled and no function computes their rewards, or none their
+    /// terminations, or if terminations have a function and are not relabelled.
     pub(super) fn check_rewards(&self) -> Result<(), SampleError> {
-        match (&self.goals, &self.rewards) {
-            (Some(_), RewardSource::Missing) => Err(HindsightError::NoRewards.into()),
-            _ => Ok(()),
+        let relabels_ends = self.goals.as_ref().is_some_and(|goals| goals.options().terminated);
+        if self.terminations.is_some() && !relabels_ends {
+            return Err(HindsightError::UnusedTerminations.into());
+        }
+        if self.goals.is_none() {
+            return Ok(());
+        }
+        match &self.rewards {
+            RewardSource::Missing => Err(HindsightError::NoRewards.into()),
+            RewardSource::Function(_) if relabels_ends => {
+                let given = self.terminations.as_ref().map(|_| ());
+                given.ok_or_else(|| HindsightError::NoTerminations.into())
+            }
+            RewardSource::Function(_) | RewardSource::Caller => Ok(()),
         }
     }
 
-    /// Relabels goals of the next batch of the stream, and computes their rewards. `oldest` has the
-    /// first row of every lane that is not too old; none if ages are not limited.
+    /// Relabels goals of the next batch of the stream, and computes their rewards, terminations and
+    /// n-step returns. `oldest` has the first row of every lane that is not too old; none if ages
+    /// are not limited.
     pub(super) fn relabel(
         &mut self,
         (ring, stream, gate): (&Ring, &DrawStream, &Gate),
@@ -138,16 +169,19 @@ impl Hooks {
         let Some(goals) = &mut self.goals else { return Ok(()) };
         goals.relabel((ring, oldest), (stream.rng(), stream.number()), plan, arenas, points)?;
         let RewardSource::Function(function) = &mut self.rewards else { return Ok(()) };
+        let mut terminations = self.terminations.as_mut();
         for prefix in ["", "future/"] {
-            let Some(places) = rewards_of(plan, prefix) else { continue };
+            let count = |name: &str| count_of(plan, &format!("{prefix}{name}"));
+            let Some(places) = count("reward") else { continue };
             let mut rewards = vec![0.0; places];
-            let arenas_now: Vec<&[u8]> = arenas.iter().map(|arena| &**arena).collect();
-            let (arenas_now, options) = (&arenas_now[..], goals.options());
-            let counted = gate.counted(plan.batch());
-            function(&Goals { plan, arenas: arenas_now, options, prefix }, &mut rewards);
-            counted.keep();
+            with_goals((gate, plan), arenas, (goals, prefix), |of| function(of, &mut rewards));
             goals.store_rewards(plan, prefix, &rewards, arenas);
+            let Some(function) = &mut terminations else { continue };
+            let mut ends = vec![false; count(key::TERMINATED).unwrap_or(0)];
+            with_goals((gate, plan), arenas, (goals, prefix), |of| function(of, &mut ends));
+            goals.store_terminations(plan, prefix, &ends, arenas)?;
         }
+        goals.store_returns(plan, arenas);
         Ok(())
     }
 
@@ -166,4 +200,17 @@ impl Hooks {
             counted.keep();
         }
     }
+}
+
+/// Calls a function of the caller with the goals of a batch.
+fn with_goals(
+    (gate, plan): (&Gate, &BatchPlan),
+    arenas: &[&mut [u8]],
+    (goals, prefix): (&GoalDraws, &'static str),
+    call: impl FnOnce(&Goals<'_>),
+) {
+    let arenas: Vec<&[u8]> = arenas.iter().map(|arena| &**arena).collect();
+    let counted = gate.counted(plan.batch());
+    call(&Goals { plan, arenas: &arenas, options: goals.options(), prefix });
+    counted.keep();
 }

@@ -67,7 +67,7 @@ impl Sampler {
         }
         let stream = DrawStream::of(&draws)?;
         let goals = options.hindsight.clone().map(|of| {
-            let goals = of.check(schema, &columns, draws.n_step)?;
+            let goals = of.check(schema, &columns, &draws)?;
             Ok::<_, SampleError>(GoalDraws::new(of, goals))
         });
         let hooks = Hooks::new(goals.transpose()?);

@@ -15,7 +15,6 @@
 from typing import TYPE_CHECKING
 
 from backcast._batch import Batch
-from backcast._hindsight import Hindsight
 from backcast._native import (
     Client,
     RateLimiter,
@@ -83,6 +82,7 @@ __all__ = [
 if TYPE_CHECKING:
     from backcast import types as types
     from backcast._form import Rollout, Sequence, WholeEpisodes
+    from backcast._hindsight import Hindsight
     from backcast._native import Panel
     from backcast._select import (
         Consume,
@@ -104,6 +104,7 @@ else:
             "Consume": "_select",
             "Epoch": "_select",
             "Fleet": "fleet",
+            "Hindsight": "_hindsight",
             "LaneWeights": "_select",
             "Largest": "_select",
             "Panel": "_native",

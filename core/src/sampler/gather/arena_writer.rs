@@ -169,12 +169,12 @@ impl ArenaWriter<'_> {
     /// Returns the discounted sum of rewards, oldest first, and the discount after them.
     /// `discounts` holds the values of the discount column, if the returns use one.
     fn discounted(&self, n_step: NStep, rewards: &[u8], discounts: &[u8]) -> Return {
-        let rewards = rewards.chunks_exact(n_step.reward.dtype.size()).map(to_f64);
+        let rewards = rewards.chunks_exact(n_step.reward.dtype.size()).map(read_real);
         let add = |(sum, discount), (reward, gamma)| (sum + discount * reward, discount * gamma);
         match n_step.discount {
             None => rewards.map(|reward| (reward, self.gamma)).fold((0.0, 1.0), add),
             Some(column) => {
-                let discounts = discounts.chunks_exact(column.dtype.size()).map(to_f64);
+                let discounts = discounts.chunks_exact(column.dtype.size()).map(read_real);
                 rewards.zip(discounts).fold((0.0, 1.0), add)
             }
         }
@@ -208,7 +208,7 @@ fn set(here: &mut [u8], byte: u8) {
 }
 
 /// Reads a float of four or eight bytes.
-fn to_f64(bytes: &[u8]) -> f64 {
+pub(in crate::sampler) fn read_real(bytes: &[u8]) -> f64 {
     match bytes {
         [a, b, c, d] => f32::from_ne_bytes([*a, *b, *c, *d]).into(),
         bytes => bytes.try_into().map_or(f64::NAN, f64::from_ne_bytes),

@@ -1,17 +1,19 @@
-//! Draws new goals, gathers them, and stores them in a batch.
+//! Draws new goals, gathers them, and stores them in a batch with what follows from them.
 
 use std::sync::Arc;
 
 use backcast_layout::Lanes;
 
 use super::episode_rows::goal_rows;
+use super::places::Places;
 use super::{GoalColumns, Hindsight};
-use crate::error::SampleError;
+use crate::batch_key as key;
+use crate::error::{HindsightError, SampleError};
 use crate::index::RowIndex;
 use crate::ring::Ring;
 use crate::sampler::eligibility::{ReadableRanges, number};
-use crate::sampler::gather::{GatherTarget, write_real};
-use crate::sampler::plan::{ArenaField, Axis, BatchPlan, Source};
+use crate::sampler::gather::{GatherTarget, read_real, write_real};
+use crate::sampler::plan::{ArenaField, BatchPlan, Source};
 use crate::sampler::points::DrawPoints;
 use crate::sampler::rng::CounterRng;
 
@@ -30,7 +32,7 @@ const RATIO_STEPS: u64 = 1 << 53;
 #[derive(Debug)]
 pub(crate) struct GoalDraws {
     options: Hindsight,
-    columns: GoalColumns,
+    pub(super) columns: GoalColumns,
     /// A transition is relabelled if its random number below [`RATIO_STEPS`] is below this one.
     relabelled: u64,
     ranges: ReadableRanges,
@@ -123,6 +125,9 @@ impl GoalDraws {
                 let Some(place) = arena.get_mut(item * bytes..(item + 1) * bytes) else { continue };
                 match field.source {
                     Source::Relabelled => place.fill(1),
+                    Source::NNext(column) if column == self.columns.desired => {
+                        place.copy_from_slice(goal);
+                    }
                     Source::Column(column) if column == self.columns.desired => {
                         for goal_place in shown(field, back, ahead, place) {
                             goal_place.copy_from_slice(goal);
@@ -143,24 +148,71 @@ impl GoalDraws {
         rewards: &[f64],
         arenas: &mut [&mut [u8]],
     ) {
-        let Some((arena, start, len)) = reward_places(plan, prefix) else { return };
-        let width = self.columns.reward.size();
-        let rows = plan.fields().get(arena).map_or(1, |field| field.rows);
-        for (item, gone) in &self.items {
-            let (back, ahead) = extent_of(plan, arenas, *item);
-            let Some(field) = plan.fields().get(arena).filter(|_| !*gone) else { continue };
+        let Some(places) = Places::of(plan, &format!("{prefix}reward")) else { return };
+        for (item, at) in self.relabelled_places(plan, places, arenas) {
+            let bytes = places.bytes_mut(arenas, item, at);
+            if let (Some(bytes), Some(reward)) = (bytes, rewards.get(item * places.len + at)) {
+                write_real(self.columns.reward, *reward, bytes);
+            }
+        }
+    }
+
+    /// Stores the terminations of relabelled transitions in the view `{prefix}terminated`, which
+    /// has as many places as `terminated`. A transition that does not terminate any more is
+    /// truncated, so that its episode ends there as before. Fails if n-step returns take its
+    /// discount from a column, and that is 0.
+    pub(crate) fn store_terminations(
+        &self,
+        plan: &BatchPlan,
+        prefix: &str,
+        terminated: &[bool],
+        arenas: &mut [&mut [u8]],
+    ) -> Result<(), HindsightError> {
+        let find = |name: &str| Places::of(plan, &format!("{prefix}{name}"));
+        let Some(places) = find(key::TERMINATED) else { return Ok(()) };
+        let truncated = find(key::TRUNCATED);
+        let has_discounts = plan.n_step().is_some_and(|n_step| n_step.discount.is_some());
+        let discounts = find("discount").filter(|_| has_discounts);
+        for (item, at) in self.relabelled_places(plan, places, arenas) {
+            let Some(now) = terminated.get(item * places.len + at) else { continue };
+            let Some([flag]) = places.bytes_mut(arenas, item, at) else { continue };
+            let was = std::mem::replace(flag, u8::from(*now)) != 0;
+            if !was || *now {
+                continue;
+            }
+            let discount = discounts.and_then(|of| of.bytes(arenas, item, at)).map(read_real);
+            if discount == Some(0.0) {
+                return Err(no_discount(plan, places, arenas, (item, at)));
+            }
+            if let Some([flag]) = truncated.and_then(|cut| cut.bytes_mut(arenas, item, at)) {
+                *flag = 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns item and place of every relabelled transition of a view.
+    fn relabelled_places(
+        &self,
+        plan: &BatchPlan,
+        places: Places,
+        arenas: &[&mut [u8]],
+    ) -> Vec<(usize, usize)> {
+        let Some(field) = plan.fields().get(places.arena) else { return Vec::new() };
+        let of_item = |item: usize| {
+            let (back, ahead) = extent_of(plan, arenas, item);
             let (from, count) = field.present(back, ahead);
             let from = usize::try_from(from - field.first).unwrap_or(0);
             let present = from..from + usize::try_from(count).unwrap_or(0);
-            for at in (0..len).filter(|at| present.contains(&(start + at))) {
-                let place = (item * rows + start + at) * width;
-                let bytes =
-                    arenas.get_mut(arena).and_then(|bytes| bytes.get_mut(place..place + width));
-                if let (Some(bytes), Some(reward)) = (bytes, rewards.get(item * len + at)) {
-                    write_real(self.columns.reward, *reward, bytes);
-                }
-            }
-        }
+            let shown = (0..places.len).filter(move |at| present.contains(&(places.start + at)));
+            shown.map(move |at| (item, at))
+        };
+        self.relabelled_items().flat_map(of_item).collect()
+    }
+
+    /// Iterates over the items that were relabelled.
+    pub(super) fn relabelled_items(&self) -> impl Iterator<Item = usize> {
+        self.items.iter().filter(|(_, gone)| !*gone).map(|(item, _)| *item)
     }
 }
 
@@ -181,7 +233,7 @@ fn shown<'a>(
 }
 
 /// Returns how many transitions of an item's window lie before the drawn one, and after it.
-fn extent_of(plan: &BatchPlan, arenas: &[&mut [u8]], item: usize) -> (i64, i64) {
+pub(super) fn extent_of(plan: &BatchPlan, arenas: &[&mut [u8]], item: usize) -> (i64, i64) {
     let masks = plan.fields().iter().zip(arenas).filter(|(field, _)| field.source == Source::Mask);
     masks.fold((0, 0), |(back, ahead), (field, mask)| {
         let places = mask.get(item * field.rows..(item + 1) * field.rows).unwrap_or_default();
@@ -190,21 +242,17 @@ fn extent_of(plan: &BatchPlan, arenas: &[&mut [u8]], item: usize) -> (i64, i64) 
     })
 }
 
-/// Returns the number of rewards of the views with a prefix, if the batch has such views.
-pub(crate) fn rewards_of(plan: &BatchPlan, prefix: &str) -> Option<usize> {
-    let (.., len) = reward_places(plan, prefix)?;
-    Some(plan.batch() * len)
-}
-
-/// Returns the arena of the rewards, and the first place and the number of an item's rewards in it.
-fn reward_places(plan: &BatchPlan, prefix: &str) -> Option<(usize, usize, usize)> {
-    let view = plan.views().iter().find(|view| view.key.strip_prefix(prefix) == Some("reward"))?;
-    let field = plan.fields().get(view.arena)?;
-    Some(match view.axis {
-        Axis::Whole => (view.arena, 0, field.rows),
-        Axis::At(place) => (view.arena, place, 1),
-        Axis::Window { start, len } => (view.arena, start, len),
-    })
+/// Returns the error of a transition at a place of an item that its discount does not let go on.
+fn no_discount(
+    plan: &BatchPlan,
+    places: Places,
+    arenas: &[&mut [u8]],
+    (item, at): (usize, usize),
+) -> HindsightError {
+    let drawn = RowIndex(indices(plan, arenas).get(item).copied().unwrap_or(0));
+    let first = plan.fields().get(places.arena).map_or(0, |field| field.first);
+    let ahead = first + i64::try_from(places.start + at).unwrap_or(0);
+    HindsightError::NoDiscount { lane: drawn.lane(), row: drawn.seq().saturating_add_signed(ahead) }
 }
 
 /// Returns the indices of the drawn transitions.

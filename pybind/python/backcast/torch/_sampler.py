@@ -55,8 +55,8 @@ class Sampler:
         If it raises, the next call draws the same batch again.
     **options
         Other options of :meth:`backcast.ReplayBuffer.sampler`: ``seed``, ``history``, ``future``,
-        ``n_step``, ``gamma``, ``boundary``, ``select``, ``state`` and so on. The reward function of
-        ``hindsight`` gets arrays, not tensors.
+        ``n_step``, ``gamma``, ``boundary``, ``select``, ``state`` and so on. The functions of
+        ``hindsight`` get arrays, not tensors.
 
     Raises
     ------

@@ -90,7 +90,8 @@ impl ReplayBuffer {
     ///     :class:`Sequence`, :class:`WholeEpisodes` and :class:`Rollout`.
     /// hindsight : Hindsight, optional
     ///     Replace the goals of some transitions by goals that their episode achieved, and their
-    ///     rewards accordingly; ``batch["relabelled"]``, bool ``[B]``, says which.
+    ///     rewards accordingly; ``batch["relabelled"]``, bool ``[B]``, says which. With ``n_step``
+    ///     the returns are those of the new rewards, and ``future`` must be ``n_step - 1`` or more.
     /// transform : callable, optional
     ///     Function that every batch passes through after it was gathered: it takes the batch and
     ///     returns it, changed in place, or another object. Called in the thread that receives the

@@ -13,6 +13,8 @@ use crate::error::{ErrorClass, Failure};
 pub(crate) struct BatchFunctions {
     hindsight: Option<Py<PyAny>>,
     transform: Option<Py<PyAny>>,
+    /// Transitions of n-step returns, and their discount unless a column has it.
+    returns: Option<(u32, Option<f64>)>,
 }
 
 impl BatchFunctions {
@@ -28,7 +30,12 @@ impl BatchFunctions {
             ));
         }
         let kept = |given: Option<&Bound<'_, PyAny>>| given.map(|given| given.clone().unbind());
-        Ok(Self { hindsight: kept(hindsight), transform: kept(transform) })
+        Ok(Self { hindsight: kept(hindsight), transform: kept(transform), returns: None })
+    }
+
+    /// Sets the n-step returns of the batches, and their discount unless a column has it.
+    pub(super) fn with_returns(self, n_step: Option<u32>, gamma: Option<f64>) -> Self {
+        Self { returns: n_step.map(|n_step| (n_step, gamma)), ..self }
     }
 
     /// Passes a batch through the functions. `drawn` is false for a gather by index, which relabels
@@ -51,11 +58,18 @@ impl BatchFunctions {
         Ok(changed)
     }
 
-    /// Stores the rewards of goals that were relabelled in a batch that was drawn.
+    /// Stores the rewards of goals that were relabelled in a batch that was drawn, and the ends and
+    /// n-step returns that follow from the new goals.
     pub(crate) fn store_rewards(&self, batch: &Bound<'_, PyDict>) -> Result<(), Failure> {
         if let Some(hindsight) = &self.hindsight {
             let py = batch.py();
-            hindsight.bind(py).call_method1(intern!(py, "_store_rewards"), (batch,))?;
+            let hindsight = hindsight.bind(py);
+            let discounts = matches!(self.returns, Some((_, None)));
+            hindsight.call_method1(intern!(py, "_store_rewards"), (batch, discounts))?;
+            if let Some((n_step, gamma)) = self.returns {
+                let name = intern!(py, "_store_returns");
+                hindsight.call_method1(name, (batch, n_step, gamma))?;
+            }
         }
         Ok(())
     }
@@ -73,5 +87,7 @@ pub(crate) fn hindsight_of(given: &Bound<'_, PyAny>) -> Result<Hindsight, Failur
     let [achieved, desired] = ["achieved", "desired"]
         .map(|name| given.getattr(name).and_then(|name| name.extract::<String>()));
     let strategy = GoalStrategy::named(&strategy).unwrap_or_default();
-    Ok(Hindsight::new(strategy).ratio(ratio).columns(&achieved?, &desired?))
+    let goals = Hindsight::new(strategy).ratio(ratio).columns(&achieved?, &desired?);
+    let keeps_ends = given.getattr(intern!(py, "terminated"))?.is_none();
+    Ok(if keeps_ends { goals } else { goals.terminated() })
 }

@@ -64,6 +64,7 @@ impl Sampler {
     ) -> Result<Self, Failure> {
         let SelectorSettings { selector, priorities } = selected;
         let spec = spec.selector(selector.clone());
+        let hooks = hooks.with_returns(windows.n_step, windows.constant_gamma());
         let draws = SharedSampler::new(ring, label.clone(), spec, hooks)?;
         let open = |mut settings: PrioritySettings| {
             settings.options = settings.options.stride(windows.form().priority_stride());
@@ -117,9 +118,9 @@ impl Sampler {
     /// Draw a batch of transitions, as the sampler's selector chooses them.
     ///
     /// One gather, with the interpreter released, never blocking a writer; rows that are
-    /// overwritten meanwhile are drawn again and counted in :attr:`lapped`. If ``transform`` or the
-    /// reward function of ``hindsight`` raises, or Ctrl-C interrupts it, the next call draws the
-    /// same batch again: the same transitions from the same data, and with :class:`Epoch` and
+    /// overwritten meanwhile are drawn again and counted in :attr:`lapped`. If ``transform`` or a
+    /// function of ``hindsight`` raises, or Ctrl-C interrupts it, the next call draws the same
+    /// batch again: the same transitions from the same data, and with :class:`Epoch` and
     /// :class:`Consume` those that were claimed.
     ///
     /// Parameters
@@ -217,7 +218,7 @@ impl Sampler {
     /// ``prefetch`` batches before it is returned: :attr:`Batch.age` is the age at the draw.
     ///
     /// The thread starts at the first ``next``, which raises the same errors as :meth:`sample`;
-    /// after an error, also one of ``transform`` or of the rewards of ``hindsight``, ``next`` draws
+    /// after an error, also one of ``transform`` or of a function of ``hindsight``, ``next`` draws
     /// that batch again. Until the iterator is closed or has ended, the sampler belongs to it; then
     /// the sampler continues with the batch after the last one returned. :class:`Epoch` and
     /// :class:`Consume` claim the transitions that are drawn ahead. The sampler draws those that

@@ -189,6 +189,14 @@ impl WindowOptions {
         }
     }
 
+    /// Returns the discount of n-step returns, unless a column has it.
+    pub(super) fn constant_gamma(&self) -> Option<f64> {
+        match self.gamma {
+            Some(Gamma::Constant(gamma)) => Some(gamma),
+            Some(Gamma::Column) | None => None,
+        }
+    }
+
     /// Returns the discount of n-step returns, as Python gave it.
     pub(super) fn gamma_of<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         Ok(match self.gamma {
