@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from backcast import returns
 from backcast.errors import ArgumentTypeError, SampleError
+from budgets import budget
 from numpy.typing import NDArray
 
 COLUMNS = {"obs": ("f8", (2,)), "reward": "f8", "discount": "f8"}
@@ -128,6 +129,64 @@ def test_returns_of_a_block_are_those_of_its_columns(length: int) -> None:
             assert np.allclose(by_column[:, column], alone[0], rtol=0, atol=1e-12)
         with pytest.raises(SampleError, match=r"\bnext_values\b.*\[T, N\]"):
             returns.lambda_returns(block, np.zeros((length, 999)), gamma=0.9, lam=0.9)
+
+
+def off_policy(
+    block: bc.Batch, numbers: dict[str, NDArray[np.float64]], lam: float, clips: tuple[float, float]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return V-trace targets and Retrace targets of a block, transition by transition."""
+    assert block.mask is not None
+    values, after, ratios = (numbers[key] for key in ("values", "next_values", "ratios"))
+    targets, action_values = np.zeros(values.shape), np.zeros(values.shape)
+    rho, c = (np.minimum(clip, ratios) for clip in clips)
+    for column in range(values.shape[1]):
+        correction = trace = 0.0
+        for t in reversed(range(int(block.mask[:, column].sum()))):
+            at, discount = (t, column), block["discount"][t, column]
+            if block["terminated"][at] or block["truncated"][at]:
+                correction = trace = 0.0
+            bootstrap = 0.0 if block["terminated"][at] else discount * after[at]
+            error = block["reward"][at] + bootstrap - values[at]
+            correction = rho[at] * error + discount * lam * c[at] * correction
+            targets[at] = values[at] + correction
+            trace = error + discount * trace
+            action_values[at] = values[at] + trace
+            trace *= lam * min(1.0, ratios[at])
+    return targets, action_values
+
+
+def test_returns_of_ten_thousand_rollouts_equal_float64_references() -> None:
+    rng, columns, ends, cuts = np.random.default_rng(9), 0, 0, 0
+    wanted = budget(10_000)
+    while columns < wanted:
+        length = int(rng.integers(8, 33))
+        with ring(capacity=9_000) as buf:
+            # Writers that close and come back cut episodes; the last one leaves a short column.
+            for part in range(3):
+                with writer_of(buf) as writer:
+                    act(writer, int(rng.integers(5, 700)), seed=int(rng.integers(2**31)) + part)
+            block = rollouts(buf, length).sample(None, timeout=0)
+        assert block.mask is not None
+        shape = block.mask.shape
+        names = ("values", "next_values", "ratios")
+        numbers = {name: rng.gamma(2.0, 0.6, shape) for name in names}
+        values, after, ratios = (numbers[name] for name in names)
+        found = returns.gae(block, values, after, gamma="discount", lam=0.93)
+        advantages = reference(block, values, after, block["discount"], 0.93)
+        np.testing.assert_allclose(found.advantages, advantages, rtol=0, atol=1e-12)
+        options: dict[str, Any] = {"gamma": "discount", "lam": 0.87}
+        corrected = returns.vtrace(
+            block, values, after, ratios, rho_clip=1.2, c_clip=0.9, **options
+        ).targets
+        retraced = returns.retrace(block, values, after, ratios, **options)
+        targets, action_values = off_policy(block, numbers, 0.87, (1.2, 0.9))
+        np.testing.assert_allclose(corrected, targets, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(retraced, action_values, rtol=0, atol=1e-12)
+        columns += shape[1]
+        ends += int(block["terminated"].sum())
+        cuts += int(block["truncated"].sum())
+    assert ends > 0
+    assert cuts > 0
 
 
 def test_a_cut_counts_as_a_truncation() -> None:
