@@ -21,7 +21,7 @@ from backcast.returns import gae
 from torch import nn
 
 ACTORS, LENGTH, EPOCHS, PARTS, SOLVED, MOST_BATCHES = 4, 256, 6, 8, 475, 100
-ROW = {"obs": ("f4", (4,)), "action": "i8", "reward": "f4", "odds": "f4", "params_version": "i8"}
+ROW = {"obs": ("f4", (4,)), "action": "i8", "reward": "f4", "odds": "f4", "policy_version": "i8"}
 
 
 def network(outputs: int) -> nn.Sequential:
@@ -86,7 +86,7 @@ def act(context: bc.fleet.Context, name: str) -> None:
                 action = int(draw.random() < odds[1])
                 after, reward, terminated, truncated, _ = env.step(action)
                 step = {"obs": obs, "action": action, "reward": reward, "odds": odds[action]}
-                step |= {"next_obs": after, "params_version": params.pulled}
+                step |= {"next_obs": after, "policy_version": params.pulled}
                 writer.append(**step, terminated=terminated, truncated=truncated)
                 obs, ended, length = after, terminated or truncated, length + 1
             context.report(return_=length, length=length, version=params.pulled)
@@ -104,8 +104,9 @@ def main(seed: int) -> int:
         with bc.Fleet(act, ACTORS, args=(name,), seed=seed, buffer=buf) as fleet:
             sampler = buf.sampler(form=bc.Rollout(LENGTH, ACTORS), select=bc.Consume())
             while score < SOLVED and count < MOST_BATCHES:
+                sampler.policy_version = params.version
                 block, count = sampler.sample(None), count + 1
-                age = params.version - block["params_version"][block.mask].mean()
+                age = block["policy_age"][block["mask"]].mean()
                 learner.learn(block)
                 fleet.update(EPOCHS * PARTS, version=params.publish(weights))
                 if count % 5 == 0:

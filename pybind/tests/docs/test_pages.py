@@ -28,6 +28,7 @@ SHOWN_ONLY = {
     "README.md": 1,
     "docs/howto/daemon.md": 1,
     "docs/howto/files.md": 2,
+    "docs/howto/on-policy.md": 1,
     "docs/howto/persistence.md": 1,
     "docs/howto/ui.md": 1,
     "docs/howto/upgrading.md": 1,
