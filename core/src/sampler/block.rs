@@ -12,6 +12,7 @@ use super::{Sampler, check_arenas};
 use crate::error::SampleError;
 use crate::index::RowIndex;
 use crate::limiter;
+use crate::wait::WaitStart;
 
 /// Independent draws of a ring, and the mass that they were drawn from: see [`Sampler::block`].
 #[derive(Clone, Debug)]
@@ -69,8 +70,7 @@ impl Sampler {
     ///
     /// Waits for the rate limiter like [`sample`](Self::sample), which counts the items that were
     /// not rejected. If the limiter lets a draw through, and there is nothing to draw, all items
-    /// are rejected, and the mass is 0.
-    /// Keeps the index of starts: O(new rows + `items`).
+    /// are rejected, and the mass is 0. Keeps the index of starts: O(new rows + `items`).
     ///
     /// Fails for whole episodes, rollouts, hindsight, strata, limits to ages, an exponent of
     /// priorities that can change, and selectors other than uniform and by priority.
@@ -99,14 +99,14 @@ impl Sampler {
         let mut arenas = batch.buffers();
         check_arenas(&plan, &arenas)?;
         let lapped_before = self.lapped();
-        let mut is_held = true;
+        let (mut is_held, since) = (false, self.gate.is_limited().then(WaitStart::now));
         let (draws, facts) = loop {
-            let drawn = self.draw_batch(items, None, |sampler| {
+            let drawn = self.draw_batch(items, since, |sampler| {
                 // The count comes first: the rows that it counts are published, and in the cut.
                 let inserts = limiter::inserts(sampler.ring.store());
                 sampler.selection.begin_block_draws()?;
                 let count = sampler.selection.eligible();
-                is_held = count == 0 && sampler.gate.awaits_first(&sampler.ring);
+                is_held = count == 0 && sampler.gate.holds_empty_ring(&sampler.ring);
                 if is_held {
                     return Err(SampleError::Empty { rows: 0 });
                 }
@@ -115,7 +115,7 @@ impl Sampler {
                 Ok(((draws, (count, inserts, cut)), items as u64))
             });
             match drawn {
-                // Rows were published before the draw could wait for them.
+                // Rows were published before the draw could wait for them. The timeout goes on.
                 Err(SampleError::Empty { .. }) if is_held => {}
                 drawn => break drawn?,
             }

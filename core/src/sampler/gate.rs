@@ -128,14 +128,14 @@ impl Gate {
         self.limiter.as_mut().is_some_and(|limiter| limiter.notes_dropped(dropped) || is_empty)
     }
 
-    /// Returns whether a draw from an empty ring waits for the limiter.
+    /// Returns whether the ring is empty and its limiter can hold draws back.
     #[cold]
-    pub(super) fn awaits_first(&self, ring: &Ring) -> bool {
+    pub(super) fn holds_empty_ring(&self, ring: &Ring) -> bool {
         self.is_limited() && ring.is_empty() && Self::may_wait(ring)
     }
 
-    /// Returns whether the limiter holds draws back: it is enabled, and does not let draws through
-    /// because no writer is left.
+    /// Returns whether the limiter can hold draws back: it is enabled, and does not let draws
+    /// through because no writer is left.
     fn may_wait(ring: &Ring) -> bool {
         let limits = ring.limiter().and_then(|limiter| limiter.limits().ok());
         limits.is_some_and(|limits| {
