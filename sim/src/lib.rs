@@ -38,6 +38,7 @@ mod config;
 pub mod facts;
 mod features;
 mod fundamental;
+mod history;
 mod latent;
 mod ledger;
 mod market;
@@ -64,6 +65,11 @@ pub use features::{
     PrivateFeatures,
 };
 pub use fundamental::{LIVE_NEWS, News, NewsKind};
+pub use history::{
+    Differences, HistoricBook, HistoricLevel, History, HistoryCounts, HistoryError, HistoryFile,
+    HistoryPrice, Message, MessageKind, MessageReject, NANOS_PER_SECOND, OwnFill, OwnOrder, Replay,
+    ReplayAccount, ReplayReject, ReplayRules,
+};
 pub use ledger::{
     CASH_PER_TICK, ConservationError, DAY_TICKS, FeeSchedule, Ledger, Limits, OPEN_ORDERS,
     OrderReject,

@@ -14,6 +14,7 @@ mod config;
 mod conservation;
 mod determinism;
 mod features;
+mod history;
 mod latent;
 mod money;
 mod presets;
