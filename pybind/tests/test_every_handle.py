@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import backcast as bc
 import numpy as np
 import pytest
-from backcast import envs, types
+from backcast import envs, sim, types
 from facts import missing
 from waits import exit_code_of, join, killing, read_line, until
 
@@ -232,6 +232,30 @@ KINDS |= {
     ),
 }
 
+
+def recorded(folder: Path) -> sim.History:
+    """Read a recorded order book from a file."""
+    path = folder / "messages.csv"
+    path.write_text("1,1,7,100,1000000,1\n1,1,8,100,1000100,-1\n9,3,7,100,1000000,1\n")
+    return sim.History.read(path)
+
+
+FOLDERS: list[Path] = []
+"""Folder of the files of the scene, last."""
+
+KINDS |= {
+    "envs.ReplayEnv": Kind(
+        lambda buf, panel: envs.ReplayEnv(recorded(FOLDERS[-1])),
+        r"3 messages, discrete_limit actions, 1.0 s a step",
+        {
+            "reset": lambda e: e.reset(seed=1),
+            "step": lambda e: e.step(1),
+        },
+        "make a new one",
+        copied_by_forks=True,
+    ),
+}
+
 PICKLED = [name for name, kind in KINDS.items() if kind.unless_pickled is None]
 
 
@@ -248,6 +272,7 @@ class Scene:
 def scene(place: Path, tmp_path: Path) -> Iterator[Scene]:
     prices = tmp_path / "prices.csv"
     prices.write_text(PRICES)
+    FOLDERS.append(tmp_path)
     columns = {"obs": {"x": "f4"}, "action": "i4"}
     with ExitStack() as held:
         hold = held.enter_context

@@ -4,6 +4,7 @@ mod callback;
 mod calling_handle;
 mod contract;
 mod error;
+pub(crate) mod history;
 pub(crate) mod panel;
 mod picture;
 pub(crate) mod portfolio;

@@ -31,6 +31,7 @@ PUBLIC += [(cli, "main")] + [(returns, name) for name in returns.__all__ if name
 PUBLIC += [(fleet, name) for name in ("Context", "context", "report")]
 # Python itself checks the arguments of settings of markets, which are dataclasses.
 PUBLIC += [(sim, name) for name in ("Market", "Floor", "MarketConfig", "Population")]
+PUBLIC += [(sim, name) for name in ("History", "Replay")]
 
 OPTIONS = {
     *["Priority", "Largest", "Smallest", "Recency", "LaneWeights", "Epoch", "Consume"],
@@ -42,7 +43,7 @@ OPTIONS = {
 CALLED = {
     *["Schema", "PortfolioVectorEnv", "PortfolioEnv", "Collector", "FastFinRL", "VecFastFinRL"],
     *["RateLimiter", "VecReplayBuffer", "finrl.ReplayBuffer", "TickerTokenizer", "VecFinRLWrapper"],
-    *["TradingVectorEnv", "TradingEnv", "Market", "Fleet", "Hindsight"],
+    *["TradingVectorEnv", "TradingEnv", "Market", "Fleet", "Hindsight", "ReplayEnv", "Replay"],
     *OPTIONS,
 }
 """Classes whose objects are made by calling them; the others name the call to use instead."""
@@ -60,6 +61,7 @@ NOT_EXPLAINED = {
     "TradingVectorEnv.step": "one frame more would be felt in each step of the environment",
     "TradingVectorEnv.advance": "one frame more would be felt in each step of the environment",
     "TradingEnv.step": "one frame more would be felt in each step of the environment",
+    "ReplayEnv.step": "one frame more would be felt in each step of the environment",
     "PortfolioVectorEnv.step": "one frame more would be felt in each step of the environment",
     "FastFinRL.step": "one frame more would be felt in each step of the environment",
     "VecFastFinRL.step": "one frame more would be felt in each step of the environment",
@@ -186,6 +188,13 @@ def good(name: str, made: dict[str, Any]) -> dict[str, Any]:
         "Market.reset": {"seed": 1},
         "Market.record": {"ticks": 1},
         "Market.send": {"side": "buy", "quantity": 1},
+        "History.read": {"messages": csv.with_name("messages.csv")},
+        "Replay": {"history": made["History"]},
+        "Replay.order": {"side": "buy", "shares": 1},
+        "Replay.run_until": {"time": 1.0},
+        "Replay.volume": {"since": 0},
+        "ReplayEnv": {"history": made["History"]},
+        "ReplayEnv.step": {"action": 1},
         "Floor.buy": {"quantity": 1},
         "Floor.sell": {"quantity": 1},
         "MarketConfig.preset": {"name": "calm"},
@@ -345,7 +354,15 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
         visitor = Visitor()
         market = sim.Market(agents=[visitor])
         market.step()
+        lines = "1,1,7,100,1000000,1\n1,1,8,100,1000100,-1\n9,3,7,100,1000000,1\n"
+        (files / "messages.csv").write_text(lines)
+        history = sim.History.read(files / "messages.csv")
+        replayed = envs.ReplayEnv(history)
+        replayed.reset(seed=1)
         yield {
+            "History": history,
+            "Replay": sim.Replay(history),
+            "ReplayEnv": replayed,
             "ReplayBuffer": buf,
             "Writer": writer,
             "Sampler": sampler,

@@ -32,6 +32,7 @@ try:
     )
     from backcast.envs._portfolio_settings import PortfolioSettings
     from backcast.envs._registration import make
+    from backcast.envs._replay_env import ReplayEnv
     from backcast.envs._single import PortfolioEnv
     from backcast.envs._trading import TradingFeature
     from backcast.envs._trading_env import TradingEnv, TradingVectorEnv
@@ -60,6 +61,7 @@ __all__ = [
     "PortfolioSettings",
     "PortfolioStep",
     "PortfolioVectorEnv",
+    "ReplayEnv",
     "RewardInput",
     "TradingEnv",
     "TradingFeature",

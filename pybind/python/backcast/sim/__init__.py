@@ -12,9 +12,12 @@
 
 One tick is one second. Prices are whole numbers of price ticks. Cash is in cash units: one price
 tick of one share is 100. :class:`backcast.envs.TradingEnv` puts an agent into such a market.
+
+:class:`History` reads the order book that an exchange recorded, and :class:`Replay` lets an agent
+trade against it: :class:`backcast.envs.ReplayEnv`.
 """
 
-from backcast._native import Floor, Market
+from backcast._native import Floor, History, Market, Replay
 from backcast.sim._config import (
     Account,
     Arousal,
@@ -45,6 +48,7 @@ __all__ = [
     "Fees",
     "Floor",
     "Fundamental",
+    "History",
     "Latent",
     "Limits",
     "Makers",
@@ -53,6 +57,7 @@ __all__ = [
     "News",
     "NoiseTraders",
     "Population",
+    "Replay",
     "Session",
     "SignalTraders",
     "Slot",
