@@ -19,6 +19,7 @@ mod refusals;
 mod schemas;
 mod serve;
 mod shelf;
+mod sim_replay;
 mod sim_watch;
 mod snapshots;
 mod stat;

@@ -287,6 +287,8 @@ fn idle_objects_are_as_promised() {
     let into = shelf.path().to_str().unwrap();
     holds("sim-facts", &shelf.json(&["sim", "facts", "--short", "--seeds", "1"]));
     holds("sim-watch", &shelf.json(&["sim", "watch", "--frames", "2", "--symbols", "2"]));
+    let messages = shelf.file("messages.csv", "1,1,7,100,1000000,1\n2.5,4,7,40,1000000,1\n");
+    holds("sim-replay", &shelf.json(&["sim", "replay", &messages]));
     let small = ["--ticks", "200", "--interval", "10"];
     let file = shelf.path().join("sim.parquet");
     for into in [["--ring", "sim"], ["--panel", file.to_str().unwrap()]] {
