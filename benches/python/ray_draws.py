@@ -83,8 +83,8 @@ def fill(ring: bc.ReplayBuffer) -> None:
 
 
 @contextmanager
-def cluster() -> Iterator[tuple[Shards, list[Any]]]:
-    """Start three nodes with a full shard and a plain actor each."""
+def cluster() -> Iterator[tuple[Shards, list[Any], list[str]]]:
+    """Start three nodes with a full shard and a plain actor each; yield their ids too."""
     from backcast.ray import Shards
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -95,13 +95,12 @@ def cluster() -> Iterator[tuple[Shards, list[Any]]]:
             for ring in shards.rings:
                 with bc.ReplayBuffer.attach(ring) as attached:
                     fill(attached)
-            plain = []
-            for k, ring in enumerate(shards.rings):
-                node = started.by_value[str(k)].node_id
+            plain, ids = [], [started.by_value[str(k)].node_id for k in range(NODES)]
+            for node, ring in zip(ids, shards.rings, strict=True):
                 place = NodeAffinitySchedulingStrategy(node, soft=False)
                 options = ray.remote(Plain).options(num_cpus=0, scheduling_strategy=place)
                 plain.append(options.remote(ring))
-            yield shards, plain
+            yield shards, plain, ids
         finally:
             shards.unlink()
 
@@ -323,44 +322,45 @@ def appends(shards: Shards) -> None:
         beside.unlink()
 
 
-def torchrl(shards: Shards) -> None:
-    """Print the time of a draw from TorchRL's buffer in an actor, if it is installed."""
+def torchrl(shards: Shards, ids: list[str]) -> None:
+    """Print the time of a draw from TorchRL's buffer, if it is installed.
+
+    Its actor is on the learner's node, where they share memory, and on another one.
+    """
     try:
         import torch
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
         from tensordict import TensorDict
         from torchrl.data import LazyTensorStorage, RayReplayBuffer
     except ImportError:
         print("TorchRL is not installed: its RayReplayBuffer is left out")
         return
     torch.set_num_threads(1)
-    theirs = RayReplayBuffer(
-        storage=partial(LazyTensorStorage, CAPACITY),
-        batch_size=BATCH,
-        remote_config={"num_cpus": 0},
-        transport="ray",
-    )
-    try:
-        seen = torch.zeros(STEPS, OBS)
-        ends = torch.zeros(STEPS, 1, dtype=torch.bool)
-        theirs.extend(
-            TensorDict(
-                {
-                    "observation": seen,
-                    "next": {
-                        "observation": seen,
-                        "reward": torch.zeros(STEPS, 1),
-                        "terminated": ends,
-                        "truncated": ends,
-                    },
-                },
-                [STEPS],
-            )
+    seen, ends = torch.zeros(STEPS, OBS), torch.zeros(STEPS, 1, dtype=torch.bool)
+    following = {"observation": seen, "reward": torch.zeros(STEPS, 1)}
+    following |= {"terminated": ends, "truncated": ends}
+    rows = TensorDict({"observation": seen, "next": following}, [STEPS])
+    theirs = [
+        RayReplayBuffer(
+            storage=partial(LazyTensorStorage, CAPACITY),
+            batch_size=BATCH,
+            remote_config={
+                "num_cpus": 0,
+                "scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False),
+            },
+            transport="ray",
         )
+        for node in ids[:2]
+    ]
+    try:
+        for buffer in theirs:
+            buffer.extend(rows)
         with shards.sampler(seed=1) as two, shards.sampler(seed=2, prefetch=0) as none:
             measure(
                 "draw, against TorchRL",
                 {
-                    "RayReplayBuffer": theirs.sample,
+                    "RayReplayBuffer on the learner's node": theirs[0].sample,
+                    "RayReplayBuffer on another node": theirs[1].sample,
                     "no blocks ahead": partial(none.sample, BATCH),
                     "two blocks ahead": partial(two.sample, BATCH),
                 },
@@ -369,19 +369,20 @@ def torchrl(shards: Shards) -> None:
                 time.perf_counter,
             )
     finally:
-        theirs.shutdown()
+        for buffer in theirs:
+            buffer.shutdown()
 
 
 def main() -> None:
     """Print the figures."""
     print(f"load {os.getloadavg()[0]:.1f}", flush=True)
     many()
-    with cluster() as (shards, plain):
+    with cluster() as (shards, plain, ids):
         draws(shards, plain)
         wire(shards)
         cpu(shards, plain)
         appends(shards)
-        torchrl(shards)
+        torchrl(shards, ids)
     print(f"load {os.getloadavg()[0]:.1f}", flush=True)
 
 
