@@ -21,7 +21,7 @@ pub(crate) use self::column_dtype::{OR_TUPLE, descr, dtype_of, is_of};
 pub(crate) use self::masked::is_masked;
 pub(crate) use self::row_index::row_indices;
 pub(crate) use self::shape::{LeadingAxes, ShapeText, check_shape};
-use self::values::{Whole, check_finite, does_not_fit, limits, whole_numbers};
+use self::values::{Whole, check_finite, does_not_fit, limits, may_overflow, whole_numbers};
 use self::wrong_dtype::refuse_wrong_dtype;
 use crate::argument::text_of;
 use crate::error::{ErrorClass, Failure, refuses_value, reworded};
@@ -167,7 +167,10 @@ fn cast<'py>(
     let options = PyDict::new(py);
     options.set_item(intern!(py, "order"), intern!(py, "C"))?;
     options.set_item(intern!(py, "copy"), false)?;
-    let cast = quietly(py, || array.call_method(intern!(py, "astype"), (want,), Some(&options)))?;
+    let astype = || array.call_method(intern!(py, "astype"), (want,), Some(&options));
+    // The call that keeps NumPy quiet takes a microsecond.
+    let loud = may_overflow(&array.dtype(), target.dtype);
+    let cast = if loud { quietly(py, astype)? } else { astype()? };
     let cast = cast.cast_into().map_err(PyErr::from)?;
     check_finite(&cast, array, target)?;
     Ok(cast)

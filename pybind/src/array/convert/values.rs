@@ -4,8 +4,8 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 
 use backcast_core::DType;
-use numpy::PyUntypedArray;
 use numpy::prelude::*;
+use numpy::{PyArrayDescr, PyUntypedArray};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -14,6 +14,16 @@ use pyo3::types::{PyBool, PyInt, PyList, PyTuple};
 use super::Target;
 use crate::argument::{found, text_of};
 use crate::error::Failure;
+
+/// Returns whether a cast may make a finite number infinite.
+pub(super) fn may_overflow(from: &Bound<'_, PyArrayDescr>, to: DType) -> bool {
+    match from.kind() {
+        b'f' => from.itemsize() > to.size(),
+        // Holds for half precision alone: other floats reach beyond the largest integer.
+        b'b' | b'i' | b'u' => to == DType::F16,
+        _ => true,
+    }
+}
 
 /// Refuses a cast that made a finite float infinite.
 pub(super) fn check_finite(
@@ -28,9 +38,8 @@ pub(super) fn check_finite(
         DType::F64 => "1.7976931348623157e308",
         _ => return Ok(()),
     };
-    if given.cast::<PyUntypedArray>().is_ok_and(|given| {
-        given.dtype().kind() == b'f' && given.dtype().itemsize() <= target.dtype.size()
-    }) {
+    if given.cast::<PyUntypedArray>().is_ok_and(|given| !may_overflow(&given.dtype(), target.dtype))
+    {
         return Ok(());
     }
     let numpy = cast.py().import("numpy")?;
