@@ -186,6 +186,65 @@ def test_weights_of_tickers_without_a_bar_go_to_the_others() -> None:
     ).all()
 
 
+@pytest.mark.parametrize("baseline", [BuyAndHold(), EqualWeight(21)])
+@pytest.mark.parametrize("first", [60, 61, 63, 64])
+def test_money_of_a_ticker_that_is_closed_waits_for_its_next_bar(
+    baseline: Baseline, first: int
+) -> None:
+    close = np.tile(10 * 1.01 ** np.arange(150.0), (2, 1))
+    # The second one trades five days a week, at a price of its own, and doubles at the end.
+    close[1], close[1, 149] = 20.0, 40.0
+    closed = np.arange(150) % 7 >= 5
+    close[1, closed & (np.arange(150) < 149)] = np.nan
+    found = evaluated(close, baseline, (first, 150), buy_cost_pct=0.0, sell_cost_pct=0.0)
+    days = np.arange(first, 150)
+    every, half = baseline.every or 1_000, MONEY / 2
+    # Its money waits on closed days. On the others orders are filled at the close.
+    cash, shares, owed, values = MONEY, np.zeros(2), np.nan, []
+    for day in days:
+        values.append(cash + shares @ [close[0, day], 40.0 if day == 149 else 20.0])
+        is_open = not np.isnan(close[1, day])
+        target = shares.copy()
+        if (day - first) % every == 0:
+            before = close[0, day - 1]
+            half = (cash + shares @ [before, 20.0]) / 2
+            target[0] = half / before
+            target[1], owed = (half / 20, np.nan) if is_open else (shares[1], half)
+        elif is_open and owed == owed:
+            target[1], owed = owed / 20, np.nan
+        for at in (1, 0) if target[1] < shares[1] else (0, 1):
+            cost = close[0, day] if at == 0 else 20.0
+            bought = min(target[at] - shares[at], cash / cost)
+            shares[at] += bought
+            cash -= bought * cost
+    expected = np.array(values[1:]) / np.array(values[:-1]) - 1
+    returns = found.baselines[baseline.name].returns[0]
+    np.testing.assert_allclose(returns, expected, atol=2e-3)
+    if baseline.every is None:
+        np.testing.assert_allclose(returns, expected, atol=1e-6)
+
+
+def test_a_ticker_that_is_closed_for_longer_than_a_week_counts_as_delisted() -> None:
+    close = closes(tickers=3)
+    close[2, 70:] = np.nan
+    found = evaluated(close, EqualWeight(10), (80, 150)).baselines["equal_weight"].returns[0]
+    two = evaluated(close[:2], EqualWeight(10), (80, 150)).baselines["equal_weight"].returns[0]
+    np.testing.assert_allclose(found, two, atol=1e-7)
+
+
+def test_fractional_baselines_hold_parts_of_a_share() -> None:
+    close = closes(tickers=2) * 100
+    settings = {"initial_amount": 5_000.0, "buy_cost_pct": 0.0, "sell_cost_pct": 0.0}
+    found = evaluated(close, BuyAndHold(), (60, 150), **settings, fractional=True)
+    whole = evaluated(close, BuyAndHold(), (60, 150), **settings)
+    assert found.baselines["buy_and_hold"].turnover == pytest.approx(1, abs=0.05)
+    assert whole.baselines["buy_and_hold"].turnover < 0.8
+    rich = evaluated(close, BuyAndHold(), (60, 150), buy_cost_pct=0.0, sell_cost_pct=0.0)
+    np.testing.assert_allclose(
+        found.baselines["buy_and_hold"].returns, rich.baselines["buy_and_hold"].returns, atol=1e-6
+    )
+
+
 def test_costs_of_all_kinds_are_paid() -> None:
     close = closes(tickers=3)
     plain = evaluated(close, EqualWeight(5), (60, 150)).baselines["equal_weight"]

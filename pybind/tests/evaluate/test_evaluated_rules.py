@@ -92,7 +92,7 @@ def test_a_policy_acts_as_its_settings_say_and_baselines_do_not(
     value = env.history()["value"]
     np.testing.assert_allclose(found.policies["policy"].returns[1], value[1:] / value[:-1] - 1)
     market: dict[str, Any] = {
-        name: given for name, given in settings.items() if name in ("impact_bps",)
+        name: given for name, given in settings.items() if name in ("impact_bps", "fractional")
     }
     alone = evaluate(
         idle, panel, [(first, end)],

@@ -22,6 +22,8 @@ Policy: TypeAlias = Callable[[Any], Any] | Any
 
 # A power of two, so that `shares / _LARGEST` is exact.
 _LARGEST = 2**30
+# Closed for longer, a ticker counts as delisted.
+_CLOSED_AT_MOST = np.timedelta64(7, "D")
 # The default fee of environments, which baselines leave cash for.
 _FEE = 0.01
 # Settings of what an agent does, sees and risks. Baselines share all others: prices, costs, money.
@@ -84,8 +86,9 @@ def play_baseline(
         )
     market = {name: given for name, given in settings.items() if name not in _OF_POLICIES}
     market |= {"hmax": _LARGEST, "failure_threshold": 0.0}
-    # Details of a step tell which orders the volume cut.
-    market["step_info"] = market.get("max_volume") is not None
+    # Details of a step tell which orders the volume cut, and which lacked the cash of a later sale.
+    gaps = not panel.mask[:, days[0] : days[1]].all()
+    market["step_info"] = market.get("max_volume") is not None or gaps
     rule = _Rebalancing(baseline, panel, days[0], market)
     return _play(rule, panel, days, seeds, market)
 
@@ -181,7 +184,8 @@ class _Rebalancing(_Player):
     """Orders in shares that bring a portfolio to the weights of a baseline.
 
     They are decided on the open of a day and the closes before it, and filled as other orders. What
-    the volume of a bar cuts off is ordered again on the next one.
+    the volume of a bar cuts off is ordered again on the next one. The money of a ticker that is
+    closed on the bar of a rebalancing waits for its next bar.
     """
 
     def __init__(
@@ -192,8 +196,12 @@ class _Rebalancing(_Player):
         self.price, self.per_share = np.ones(0), np.zeros(0)
         self.closes, self.splits = np.zeros((0, 0)), np.zeros((0, 0))
         self.tradable = np.ones((0, 0), np.bool_)
+        # Last closes of a share, and whether a bar lies at most a week before.
+        self.last, self.recent = np.zeros((0, 0)), np.zeros((0, 0), np.bool_)
         # Shares to hold, from the last rebalancing on.
         self.target = np.zeros((0, 0))
+        # Money for tickers that were closed then; NaN for the others.
+        self.money = np.zeros((0, 0))
         # Shares held before the last bar, and ordered on it. Tickers whose orders have not reached
         # their target, and those among them that wait for a bar.
         self.held, self.ordered = np.zeros((0, 0)), np.zeros((0, 0))
@@ -204,6 +212,7 @@ class _Rebalancing(_Player):
         rows = [self.panel.tickers.index(ticker) for ticker in envs.tickers]
         mask, values = self.panel.mask[rows], self.panel.values[rows]
         close = np.where(mask, values[:, :, self.panel.columns.index("close")], np.nan)
+        self.last, self.recent = _filled(close), _recent(mask, self.panel.timestamps)
         paid, split = (self._payments(name, values, mask) for name in ("dividends", "splits"))
         self.splits = np.where(split > 0, split, 1.0)
         # Includes dividends and splits, which the price of one share leaves out.
@@ -235,9 +244,13 @@ class _Rebalancing(_Player):
         passed = day - self.first
         listed = (obs["open"] > 0) & self.tradable[:, day]
         if passed == 0 or (every is not None and passed % every == 0):
-            self.target, self.pending = self._targets(obs, self._weights(day), day), listed
+            self.target = self._targets(obs, self._weights(day), day)
+            self.pending = listed | np.isfinite(self.money)
         else:
-            self.target = np.floor(self.target * self.splits[:, day])
+            self.target = self._rounded(self.target * self.splits[:, day])
+            opened = listed & np.isfinite(self.money)
+            self.target = np.where(opened, self._shares(self.money, obs["open"]), self.target)
+            self.money = np.where(opened, np.nan, self.money)
         self.held = np.array(obs["shares"], np.float64)
         wanted = np.where(self.pending & listed, self.target - self.held, 0.0)
         self.waiting = self.pending & ~listed
@@ -246,13 +259,12 @@ class _Rebalancing(_Player):
         return orders
 
     def filled(self, infos: Mapping[str, Any]) -> None:
-        """Find the orders to go on with: those that the volume cut.
+        """Find the orders to go on with: those that the volume cut, or that wait for a bar.
 
-        Purchases that lacked cash because the volume cut a sale are among them, also while the rest
-        of that sale waits for a bar.
+        Purchases that lacked cash because a sale was cut or waits are among them.
         """
         if "limits" not in infos:
-            self.pending = np.zeros(self.ordered.shape, np.bool_)
+            self.pending = self.waiting
             return
         limits = infos["limits"]
         cut = limits == OrderLimit.VOLUME
@@ -271,19 +283,27 @@ class _Rebalancing(_Player):
         return given
 
     def _targets(self, obs: Any, weights: Floats, day: int) -> Floats:  # noqa: ANN401
-        """Return whole shares to hold, ``[runs, T]``."""
+        """Return the shares to hold, ``[runs, T]``, and set aside the money of closed tickers."""
         opens, shares, cash = obs["open"], obs["shares"], obs["cash"]
         listed = (opens > 0) & self.tradable[:, day]
-        # Weights of tickers without a bar go to the others.
-        of_listed = np.where(listed, weights, 0.0)
-        total = of_listed.sum(axis=1, keepdims=True)
-        asked = weights.sum()
-        of_listed = np.divide(of_listed * asked, total, where=total > 0, out=np.zeros(opens.shape))
-        value = cash + (shares * opens).sum(axis=1, keepdims=True)
-        each = opens * self.price + self.per_share
-        target = np.divide(of_listed * value, each, where=listed, out=np.zeros(opens.shape))
-        wanted: Floats = np.where(listed, np.floor(target), shares)
-        return wanted
+        closed = (opens <= 0) & self.tradable[:, day] & self.recent[:, day]
+        # Weights of tickers that have no bar yet, or none any more, go to the others.
+        given = np.where(listed | closed, weights, 0.0)
+        total = given.sum(axis=1, keepdims=True)
+        given = np.divide(given * weights.sum(), total, where=total > 0, out=np.zeros(opens.shape))
+        prices = np.where(opens > 0, opens, np.nan_to_num(self.last[:, max(day - 1, 0)]))
+        value = cash + (shares * prices).sum(axis=1, keepdims=True)
+        self.money = np.where(closed, given * value, np.nan)
+        return np.where(listed | closed, self._shares(given * value, prices), shares)
+
+    def _shares(self, money: Floats, prices: Floats) -> Floats:
+        """Return the shares that money buys, after fees and slippage."""
+        each = prices * self.price + self.per_share
+        return self._rounded(np.divide(money, each, where=each > 0, out=np.zeros(prices.shape)))
+
+    def _rounded(self, shares: Floats) -> Floats:
+        rounded: Floats = shares if self.settings.get("fractional") else np.floor(shares)
+        return rounded
 
 
 def _filled(closes: Floats) -> Floats:
@@ -292,3 +312,10 @@ def _filled(closes: Floats) -> Floats:
     last = np.maximum.accumulate(known, axis=1)
     filled: Floats = np.take_along_axis(closes, last, axis=1)
     return filled
+
+
+def _recent(mask: NDArray[np.bool_], dates: NDArray[np.datetime64]) -> NDArray[np.bool_]:
+    """Return whether a bar lies at most a week before each bar, ``[T, days]``."""
+    last = np.maximum.accumulate(np.where(mask, np.arange(mask.shape[1]), -1), axis=1)
+    recent: NDArray[np.bool_] = (last >= 0) & (dates - dates[last] <= _CLOSED_AT_MOST)
+    return recent
