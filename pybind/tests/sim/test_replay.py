@@ -267,6 +267,12 @@ def test_arguments_out_of_range_are_refused(tmp_path: Path) -> None:
         ),
         (lambda: ReplayEnv(found, end=40_000), EnvError, "end is 40000; give seconds from 34200.5"),
         (lambda: sim.Replay("x"), ArgumentTypeError, "history"),  # type: ignore[arg-type]
+        (
+            lambda: ReplayEnv(found, order_size=2_000),
+            EnvError,
+            "order_size is 2000, but max_position is 1000",
+        ),
+        (lambda: ReplayEnv(found, latency=80_000), EnvError, "no order would arrive"),
         (lambda: sim.Replay(found, latency=-1), SimError, "latency is -1; give seconds"),
         (lambda: sim.Replay(found, maker_fee=10**9), SimError, "maker_fee is 1000000000"),
         (lambda: sim.Replay(found).order("up", 1), SimError, 'side is "up"'),  # type: ignore[arg-type]

@@ -208,6 +208,17 @@ class ReplayEnv(Rebuilt, gym.Env[Any, Any]):
             max_position=max_position,
             max_orders=max_orders,
         )
+        if actions == "discrete_limit" and self._size > self._limit_position:
+            raise EnvError(
+                f"order_size is {self._size}, but max_position is {max_position}, so that every "
+                "order would be refused; give smaller orders or a larger limit"
+            )
+        longest = last - first if self._limit is None else self._limit * self._interval
+        if latency >= longest:
+            raise EnvError(
+                f"latency is {latency} s, but an episode lasts {longest:g} s, so that no order "
+                "would arrive; give a shorter latency or longer episodes"
+            )
         self.actions = actions
         self.features = _names(self._levels)
         self.observation_space = spaces.Box(-BOUND, BOUND, (len(self.features),), np.float32)
