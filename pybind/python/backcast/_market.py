@@ -49,8 +49,9 @@ def open_panel(panel: PanelLike, options: Mapping[str, Any] | None = None) -> Pa
         return _here(panel)
     if not isinstance(panel, str | os.PathLike):
         raise ArgumentTypeError(
-            f"panel is {panel!r}; give a backcast.Panel, the name of a shared one, or the path of "
-            "a CSV or Parquet file"
+            f"panel is {panel!r:.60}, a {type(panel).__name__}; give a backcast.Panel, such as "
+            "bc.Panel.from_frame(frame), the name of a shared one, or the path of a CSV or Parquet "
+            "file"
         )
     text = os.fspath(panel)
     if not is_file(panel):
@@ -98,6 +99,13 @@ def day_range(panel: Panel, days: object, what: str = "days") -> tuple[int, int]
             f"{what} is {days!r}, positions {start} to {stop}; give a first day before the end"
         )
     return start, stop
+
+
+def day_ranges(panel: Panel, days: object) -> tuple[tuple[int, int], ...]:
+    """Return the positions of a range of days, or of several such as those of a fold's training."""
+    if isinstance(days, tuple | list) and days and all(isinstance(x, tuple | list) for x in days):
+        return tuple(day_range(panel, one) for one in days)
+    return (day_range(panel, days),)
 
 
 def edge_of(panel: Panel, day: object, what: str) -> int:

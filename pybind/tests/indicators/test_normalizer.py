@@ -9,6 +9,7 @@ import backcast as bc
 import numpy as np
 import pytest
 from backcast.errors import ArgumentError, ArgumentTypeError, PanelError
+from backcast.evaluate import k_fold
 from backcast.indicators import Normalizer
 from indicator_sources import market, panel_of
 
@@ -106,3 +107,21 @@ def test_a_panel_that_was_not_fitted_is_refused() -> None:
         fitted.apply(panel_of(other))
     pooled = Normalizer.fit(panel_of(frame_of()), TRAIN, per="panel")
     assert pooled.apply(panel_of(other)).tickers[-1] == "X"
+
+
+def test_the_training_days_of_a_fold_are_fitted_with_a_gap_between() -> None:
+    frame = frame_of()
+    panel = panel_of(frame)
+    fold = k_fold(panel, 3)[1]
+    assert len(fold.train) == 2
+    changed = {name: np.array(cells) for name, cells in frame.items()}
+    start, stop = fold.test
+    days = panel.timestamps
+    changed["mine"][(frame["date"] >= days[start]) & (frame["date"] < days[stop])] *= 1e6
+    one, two = (Normalizer.fit(known, fold.train) for known in (panel, panel_of(changed)))
+    assert (one.mean == two.mean).all()
+    assert (one.scale == two.scale).all()
+    rows = np.concatenate([panel.values[:, begin:end, 5:] for begin, end in fold.train], axis=1)
+    np.testing.assert_allclose(one.mean, rows.mean(axis=1))
+    assert one.days == fold.train
+    assert " and " in repr(one)

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from backcast.envs._portfolio_rules import Actions, Margin, Reward
 
 Day: TypeAlias = int | str | date | np.datetime64
+_Days: TypeAlias = tuple[Day | None, Day | None]
 Bidding = Literal["default", "deterministic", "uniform", "adv_uniform"]
 StopLossPrice = Literal["close", "low"]
 StopLossDay = Literal["same", "next", "same_always"]
@@ -99,6 +100,7 @@ class PortfolioSettings(TypedDict, total=False):
     days : tuple, optional
         Days of the panel to use, half open; all when left out. Positions, or dates and times as
         ``panel.position`` takes them: ``("2015-01-01", "2020-01-01")``. None is the panel's edge.
+        Also the ``train`` of a fold that has one range.
     indicator_lag : int, default 1
         Days by which the indicators are older than the open. 0 is look-ahead.
     valuation : {"open", "close"}, optional
@@ -150,7 +152,7 @@ class PortfolioSettings(TypedDict, total=False):
     initial_shares: Mapping[str, int] | None
     indicators: Sequence[str] | None
     macro_tickers: Sequence[str]
-    days: tuple[Day | None, Day | None] | list[Day | None] | None
+    days: _Days | tuple[_Days, ...] | list[Day | None] | None
     indicator_lag: int
     valuation: Valuation | None
     history: int

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from backcast import Panel
 from backcast._calls import explained
-from backcast._market import Days, check_panel, day_range
+from backcast._market import Days, check_panel, day_ranges
 from backcast.errors import ArgumentError, ArgumentTypeError, PanelError
 from backcast.indicators._panel import Sharing, with_columns
 
@@ -30,8 +30,8 @@ class Normalizer:
     ----------
     columns : tuple of str
         Indicators that are normalised, ``K`` of them.
-    days : (int, int)
-        Days that were fitted on, half open.
+    days : tuple of (int, int)
+        Ranges of days that were fitted on, half open.
     tickers : tuple of str or None
         Tickers with numbers of their own, ``T`` of them; None if all share one.
     mean, scale : ndarray of float64
@@ -39,7 +39,7 @@ class Normalizer:
     """
 
     columns: tuple[str, ...]
-    days: tuple[int, int]
+    days: tuple[tuple[int, int], ...]
     tickers: tuple[str, ...] | None
     mean: NDArray[np.float64]
     scale: NDArray[np.float64]
@@ -49,7 +49,7 @@ class Normalizer:
         whose = "all tickers" if self.tickers is None else f"each of {len(self.tickers)} tickers"
         return (
             f"<backcast.indicators.Normalizer: {', '.join(self.columns)} of {whose}, "
-            f"days {self.days[0]} to {self.days[1]}>"
+            f"days {_words(self.days)}>"
         )
 
     @classmethod
@@ -57,7 +57,7 @@ class Normalizer:
     def fit(
         cls,
         panel: Panel,
-        days: Days,
+        days: Days | Sequence[Days],
         *,
         columns: Sequence[str] | None = None,
         per: Literal["ticker", "panel"] = "ticker",
@@ -69,7 +69,8 @@ class Normalizer:
         panel : Panel
             Panel with indicators.
         days : tuple
-            Training days, half open, as environments take them: positions, dates, None.
+            Training days, half open, as environments take them: positions, dates, None. Or several
+            such ranges, such as ``Fold.train``.
         columns : sequence of str, optional
             Indicators to normalise; all of them when left out.
         per : {"ticker", "panel"}
@@ -88,12 +89,15 @@ class Normalizer:
             If a column does not vary on these days, or a ticker has fewer than two rows there.
         """
         check_panel(panel)
-        start, stop = day_range(panel, days)
+        ranges = day_ranges(panel, days)
+        chosen = np.zeros(panel.n_days, np.bool_)
+        for start, stop in ranges:
+            chosen[start:stop] = True
         names = _columns(panel, columns)
         if per not in ("ticker", "panel"):
             raise ArgumentError(f'per is {per!r}; write "ticker" or "panel"')
         at = [panel.columns.index(name) for name in names]
-        values, mask = panel.values[:, start:stop, at], panel.mask[:, start:stop]
+        values, mask = panel.values[:, chosen][:, :, at], panel.mask[:, chosen]
         if per == "panel":
             own = [ticker not in panel.macro for ticker in panel.tickers]
             groups = {"all tickers": values[own][mask[own]]}
@@ -101,10 +105,10 @@ class Normalizer:
             groups = {
                 repr(ticker): values[row][mask[row]] for row, ticker in enumerate(panel.tickers)
             }
-        found = [_moments(whose, rows, names, (start, stop)) for whose, rows in groups.items()]
+        found = [_moments(whose, rows, names, _words(ranges)) for whose, rows in groups.items()]
         mean, scale = (np.array(part) for part in zip(*found, strict=True))
         tickers = tuple(panel.tickers) if per == "ticker" else None
-        return cls(tuple(names), (start, stop), tickers, mean, scale)
+        return cls(tuple(names), ranges, tickers, mean, scale)
 
     @explained
     def apply(
@@ -187,20 +191,24 @@ def _columns(panel: Panel, columns: Sequence[str] | None) -> list[str]:
     return list(columns)
 
 
+def _words(ranges: tuple[tuple[int, int], ...]) -> str:
+    return " and ".join(f"{start} to {stop}" for start, stop in ranges)
+
+
 def _moments(
-    whose: str, rows: NDArray[np.float64], names: list[str], days: tuple[int, int]
+    whose: str, rows: NDArray[np.float64], names: list[str], days: str
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return mean and sample standard deviation of each column."""
     if len(rows) < 2:
         raise PanelError(
-            f"{whose} has {len(rows)} rows on days {days[0]} to {days[1]}, and 2 are needed; fit "
-            'on more days, or with per="panel"'
+            f"{whose} has {len(rows)} rows on days {days}, and 2 are needed; fit on more days, or "
+            'with per="panel"'
         )
     mean, scale = rows.mean(axis=0), rows.std(axis=0, ddof=1)
     still = scale <= _ROUNDING * np.abs(mean)
     if still.any():
         raise PanelError(
-            f"{names[int(still.argmax())]!r} of {whose} does not vary on days {days[0]} to "
-            f"{days[1]}; fit on more days, or leave it out with columns="
+            f"{names[int(still.argmax())]!r} of {whose} does not vary on days {days}; fit on more "
+            "days, or leave it out with columns="
         )
     return mean, scale
