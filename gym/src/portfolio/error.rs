@@ -130,13 +130,11 @@ pub enum PortfolioError {
     Window(#[from] WindowError),
     /// No day on which an episode could start.
     #[error(
-        "no start day: an episode starts where a ticker has a row, on day {low} or later (the \
-         first, \
-         {earliest:?}, has rows from day {listed}, indicators are {indicator_lag} day(s) old) and \
-         on day {high} \
-         or earlier (four fifths of `days`), but there is no such day; let `days` reach further, \
-         or lower \
-         `indicator_lag`"
+        "no start day: an episode starts on a day on which its tickers have a row, and had one \
+         {indicator_lag} day(s) before (`indicator_lag`), from day {low} (the first, {earliest:?}, \
+         has rows from day {listed}) to day {high} (four fifths of `days`), but there is no such \
+         day; let `days` reach further, lower `indicator_lag`, or leave out tickers with other \
+         hours"
     )]
     NoStartDay { low: usize, high: usize, indicator_lag: usize, earliest: String, listed: usize },
     /// A start day outside the range of days.

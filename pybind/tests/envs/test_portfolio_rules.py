@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import backcast as bc
 import numpy as np
@@ -23,6 +23,7 @@ from backcast.envs import (
     Weights,
 )
 from backcast.errors import ArgumentTypeError, EnvError
+from backcast.evaluate import walk_forward
 from gymnasium import spaces
 
 TICKERS = 3
@@ -296,6 +297,45 @@ def test_orders_without_a_row_or_a_price_say_so(tmp_path: Path) -> None:
     env.reset(seed=1)
     limits = env.step([1.0, -1.0, 0.0])[4]["limits"]
     assert limits.tolist() == [OrderLimit.LISTING, OrderLimit.PRICE, OrderLimit.NONE]
+
+
+def weekly() -> bc.Panel:
+    """Return a panel of a ticker with a row every day, and of one without rows on two days of 7."""
+    dates = np.arange("2024-01-01", 70, dtype="datetime64[D]")
+    there = np.arange(70) % 7 < 5
+    frame = {
+        "date": np.concatenate([dates, dates[there]]),
+        "tic": np.repeat(["COIN", "STOCK"], [70, int(there.sum())]),
+        "close": np.linspace(10, 20, 70 + int(there.sum())),
+    }
+    return bc.Panel.from_frame(frame, derive=["open", "high", "low", "volume"])
+
+
+@pytest.mark.parametrize("actions", ["shares", "weights"])
+@pytest.mark.parametrize("fractional", [False, True])
+def test_orders_on_a_closed_day_say_so(
+    actions: Literal["shares", "weights"], fractional: bool
+) -> None:
+    env = PortfolioEnv(weekly(), actions=actions, fractional=fractional, step_info=True)
+    env.reset(options={"start_day": "2024-01-06"})
+    info = env.step([0.5, 0.5])[4]
+    assert info["limits"].tolist() == [OrderLimit.NONE, OrderLimit.LISTING]
+    # Nothing is known of a price in this episode.
+    assert (info["orders"][1] > 0) == (actions == "shares")
+
+
+def test_days_of_a_fold_are_taken_and_others_say_what_they_are() -> None:
+    panel = weekly()
+    fold = walk_forward(panel, train=40, test=20)[0]
+    assert str(PortfolioEnv(panel, days=fold.train)) == str(PortfolioEnv(panel, days=(0, 40)))
+    with pytest.raises(EnvError, match="days has 2 ranges"):
+        PortfolioEnv(panel, days=((0, 20), (40, 60)))
+    with pytest.raises(EnvError, match=r"2030-01-01.*from 2024-01-01 to 2024-03-10"):
+        PortfolioEnv(panel, days=("2030-01-01", None))
+    env = PortfolioVectorEnv(panel, 2)
+    for late in ("2030-01-01", ["2024-01-05", "2030-01-01"]):
+        with pytest.raises(EnvError, match=r"2030-01-01.*from 2024-01-01 to 2024-03-10"):
+            env.reset(options={"start_day": late})
 
 
 def test_the_excess_over_a_ticker_begins_at_its_last_known_close() -> None:

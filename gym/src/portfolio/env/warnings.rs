@@ -1,5 +1,5 @@
-//! Warnings about prices that make orders or holdings impossible with the settings, or that
-//! contradict a column of splits.
+//! Warnings about a panel that makes orders, holdings or histories impossible with the settings, or
+//! that contradicts a column of splits.
 
 use super::PortfolioVectorEnv;
 use crate::portfolio::setup::{CLOSE, PortfolioSetup};
@@ -67,6 +67,18 @@ impl PortfolioSetup {
         })
     }
 
+    /// Returns a warning about a history that is longer than the panel.
+    fn never_full(&self) -> Option<String> {
+        let days = self.panel.days();
+        let lengths =
+            [("history", self.options.history), ("history_length", self.options.history_length)];
+        let (name, length) = lengths.into_iter().find(|(_, length)| *length > days)?;
+        Some(format!(
+            "{name} is {length}, but the panel has {days} days, so that the mask of the first ones \
+             is always False: show fewer days, or load more"
+        ))
+    }
+
     /// Returns a warning about a column of splits that contradicts the prices, or that no setting
     /// names although prices move by it.
     fn doubtful_splits(&self) -> Option<String> {
@@ -110,14 +122,15 @@ impl PortfolioSetup {
 
 impl PortfolioVectorEnv {
     /// Returns warnings about orders and holdings that these settings make impossible at the prices
-    /// of the panel, and about splits that prices contradict. Passes once over the closes of all
-    /// tickers, and once over each column of splits.
+    /// of the panel, about histories that are never full, and about splits that prices contradict.
+    /// Passes once over the closes of all tickers, and once over each column of splits.
     #[must_use]
     pub fn price_warnings(&self) -> Vec<String> {
         let lowest = self.setup.lowest_closes();
         let all = [
             self.setup.out_of_reach(&lowest),
             self.setup.too_small(&lowest),
+            self.setup.never_full(),
             self.setup.doubtful_splits(),
         ];
         all.into_iter().flatten().collect()

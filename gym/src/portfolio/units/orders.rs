@@ -32,10 +32,14 @@ impl UnitAccount<'_> {
             };
             if !terms.fractional {
                 order = order.trunc();
-            } else if order.abs() * close < DUST * equity {
+            } else if close > 0.0 && order.abs() * close < DUST * equity {
                 order = 0.0;
             }
             if order == 0.0 {
+                // Without a price a weight has no size in units.
+                if scale.is_some() && close <= 0.0 && action != 0.0 {
+                    self.details.limits[ticker] = OrderLimit::Listing;
+                }
                 continue;
             }
             self.details.orders[ticker] = order;

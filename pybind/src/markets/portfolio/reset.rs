@@ -10,7 +10,7 @@ use pyo3::types::{PyAny, PyDict};
 use crate::argument::wrong_type;
 use crate::error::{ErrorClass, Failure};
 use crate::markets::contract::reset::{mask_of, per_env};
-use crate::markets::portfolio::settings::position_of;
+use crate::markets::portfolio::settings::first_day_of;
 
 /// Start days and mask of a reset.
 #[derive(Default)]
@@ -80,18 +80,18 @@ fn positions_of<'py>(
     panel: &Panel,
 ) -> Result<Option<Bound<'py, PyAny>>, Failure> {
     let py = value.py();
-    if let Some(day) = position_of(value, panel)? {
+    if let Some(day) = first_day_of(value, panel, "start_day")? {
         return Ok(Some(day.into_pyobject(py).map_err(PyErr::from)?.into_any()));
     }
     // Scalars and arrays without an axis have no length.
     let is_sequence = value.len().is_ok_and(|len| len > 0);
-    if !is_sequence || position_of(&value.get_item(0)?, panel)?.is_none() {
+    if !is_sequence || first_day_of(&value.get_item(0)?, panel, "start_day")?.is_none() {
         return Ok(None);
     }
     let mut days = Vec::new();
     for when in value.try_iter()? {
         let when = when?;
-        let day = position_of(&when, panel)?;
+        let day = first_day_of(&when, panel, "start_day")?;
         days.push(day.ok_or_else(|| wrong_type(&when, "start_day", "dates alone"))?);
     }
     Ok(Some(days.into_pyobject(py)?))

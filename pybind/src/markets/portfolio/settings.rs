@@ -8,10 +8,11 @@ use backcast_gym::{Actions, Margin, ParseChoiceError, PortfolioOptions, Reward};
 use backcast_market::Panel;
 use numpy::prelude::*;
 use pyo3::prelude::*;
-use pyo3::types::{PyAny, PyDict, PyList};
+use pyo3::types::{PyAny, PyDict, PyList, PyTuple};
 
 use crate::argument::{
-    Argument, FromArgument, autoreset_mode_of, count, count_in, found, names_of, read, wrong_type,
+    Argument, FromArgument, autoreset_mode_of, count, count_in, found, names_of, read, text_of,
+    wrong_type,
 };
 use crate::array::convert::{ShapeText, Target, array_of};
 use crate::array::view::bytes_of;
@@ -256,25 +257,70 @@ fn choices_of(given: &Bound<'_, PyAny>) -> Result<Vec<f64>, Failure> {
     each.into_iter().map(|choice| choice.get(NAME, "fractions of hmax")).collect()
 }
 
-/// Reads the first day and one past the last: positions, or dates and times that name them.
+/// Reads the first day and one past the last: positions, or dates and times that name them. Also
+/// takes the only range of a fold's training days.
 fn days_of(given: &Bound<'_, PyAny>, panel: &Panel) -> Result<(usize, usize), Failure> {
     // Files of settings hold lists, not tuples.
     let pair =
         given.cast::<PyList>().map_or_else(|_| given.clone(), |list| list.to_tuple().into_any());
+    if let Ok(ranges) = pair.cast::<PyTuple>()
+        && !ranges.is_empty()
+        && ranges
+            .iter()
+            .all(|range| range.is_instance_of::<PyTuple>() || range.is_instance_of::<PyList>())
+    {
+        if ranges.len() > 1 {
+            let count = ranges.len();
+            return Err(Failure::new(
+                ErrorClass::Env,
+                format!(
+                    "days has {count} ranges, and an environment has one; make one for each range"
+                ),
+            ));
+        }
+        return days_of(&ranges.get_item(0)?, panel);
+    }
     let wanted = "the first day and one past the last, as whole numbers, dates or None";
     let days: Option<(Bound<'_, PyAny>, Bound<'_, PyAny>)> = found(given.py(), pair.extract())?;
     let (start, end) = days.ok_or_else(|| wrong_type(given, "days", wanted))?;
-    let day = |asked: Bound<'_, PyAny>, what, edge| -> Result<usize, Failure> {
-        if asked.is_none() {
-            return Ok(edge);
-        }
-        if let Some(day) = position_of(&asked, panel)? {
-            return Ok(day);
-        }
+    let day = |asked: Bound<'_, PyAny>, what| -> Result<usize, Failure> {
         let Ok(asked) = asked.extract::<Argument<i128>>();
         Ok(count(asked, what, 0, ErrorClass::Env)? as usize)
     };
-    Ok((day(start, "the first day of days", 0)?, day(end, "the end of days", panel.days())?))
+    let first = "the first day of days";
+    let start = match first_day_of(&start, panel, first)? {
+        Some(day) => day,
+        None if start.is_none() => 0,
+        None => day(start, first)?,
+    };
+    let end = match position_of(&end, panel)? {
+        Some(day) => day,
+        None if end.is_none() => panel.days(),
+        None => day(end, "the end of days")?,
+    };
+    Ok((start, end))
+}
+
+/// Returns the position of a date or a time on which something begins; `None` for other objects.
+pub(super) fn first_day_of(
+    given: &Bound<'_, PyAny>,
+    panel: &Panel,
+    what: &str,
+) -> Result<Option<usize>, Failure> {
+    let day = position_of(given, panel)?;
+    if day != Some(panel.days()) {
+        return Ok(day);
+    }
+    let (Some(first), Some(last)) = (panel.date(0), panel.date(panel.days() - 1)) else {
+        return Ok(day);
+    };
+    let asked = text_of(given)?;
+    Err(Failure::new(
+        ErrorClass::Env,
+        format!(
+            "{what} is {asked}, after the last day of the panel; give a date from {first} to {last}"
+        ),
+    ))
 }
 
 /// Returns the position of a date or a time; `None` for other objects.
