@@ -130,7 +130,14 @@ def test_the_age_of_a_policy_is_counted_from_when_it_was_replaced() -> None:
     assert published.age(0, 31.0) == (4, 21.0)
     assert published.age(1, 29.0) == (0, 9.0)
     assert published.age(4, 29.9) == (0, 0.0), "read before the learner noted it"
-    assert published.age(3, 40.0) is None, "never published"
+    assert published.age(3, 40.0) == (1, None), "the learner did not tell of it"
+    assert published.age(-2, 40.0) == (6, None), "of before the fleet"
+    assert published.age(5, 40.0) is None, "above all that were published"
+    published.add(1, 50.0)
+    assert published.newest == 1
+    assert published.age(0, 51.0) == (1, 41.0), "a return to an older policy"
+    assert published.age(1, 51.0) == (0, 1.0)
+    assert published.age(4, 51.0) is None, "of the run before"
 
 
 def test_rates_are_those_of_the_last_seconds(monkeypatch: pytest.MonkeyPatch) -> None:

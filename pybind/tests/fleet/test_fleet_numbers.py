@@ -117,8 +117,8 @@ def test_statistics_of_a_tally_are_those_of_its_reports_and_of_its_ring(
             now[0] = 100.0 + after_s
             stats = tally.stats([actor.copy()], 0)
         assert (stats["rows"], stats["rows_per_s"], stats["updates_per_s"]) == (20, 0.0, 0.0)
-        # Version 3 was the newest at the second report, and 2 was never published.
-        assert (stats["policy_age_versions"], stats["policy_age_s"]) == (0.0, 0.75)
+        # Version 3 was the newest at both reports. The fleet was never told of 2.
+        assert (stats["policy_age_versions"], stats["policy_age_s"]) == (0.5, 0.75)
     assert Tally(2, None).stats([], 0)["rows_per_s"] is None
 
 

@@ -386,7 +386,8 @@ class Fleet:
             Items that they drew, for the ratio of a ring without a rate limiter.
         version : int, optional
             Version of the policy that was published just now, such as ``params.publish(...)``
-            returns; the age of the policy is measured from it.
+            returns; the age of the policy is measured from it. A lower one than before is a return
+            to an older policy.
 
         Raises
         ------
@@ -525,7 +526,8 @@ class Fleet:
             ``update(samples=)``; None without either.
             ``policy_version``: the newest that :meth:`update` was told, else None.
             ``policy_age_versions``, ``policy_age_s``: mean age of what actors acted with, over
-            their last 100 reports with a version; None before the first.
+            their last 100 reports with a version; None before the first, and before
+            :meth:`update` was told one. The seconds are of the versions that it was told.
             ``episodes``: reports with a return; ``return_mean``, ``length_mean``: of the last 100;
             ``return_last``: of the newest report. None before the first.
             ``numbers``: what actors report by name, a dict for each: ``last``, ``mean`` of the last

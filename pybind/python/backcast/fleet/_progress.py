@@ -109,9 +109,10 @@ def text_of(stats: FleetStats) -> str:
         parts.append(f"{_short(stats['updates_per_s'])} updates/s")
     if stats["samples_per_insert"] is not None:
         parts.append(f"{stats['samples_per_insert']:.2f} samples/insert")
-    if stats["policy_age_versions"] is not None and stats["policy_age_s"] is not None:
-        age = stats["policy_age_versions"], stats["policy_age_s"]
-        parts.append(f"policy age {age[0]:.1f} versions, {age[1]:.2f} s")
+    if stats["policy_age_versions"] is not None:
+        seconds = stats["policy_age_s"]
+        known = "" if seconds is None else f", {seconds:.2f} s"
+        parts.append(f"policy age {stats['policy_age_versions']:.1f} versions{known}")
     if stats["return_mean"] is not None:
         parts.append(f"{stats['episodes']} episodes, return {stats['return_mean']:.1f}")
     if stats["restarts"]:

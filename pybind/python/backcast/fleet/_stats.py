@@ -85,21 +85,31 @@ class Published:
         return self._versions[-1] if self._versions else None
 
     def add(self, version: int, now_s: float) -> None:
-        """Note that a version was published; the same one again is not noted."""
-        if self._versions and version <= self._versions[-1]:
+        """Note that a version was published; the same one again is not noted.
+
+        A lower one is a return to an older policy: those from it on count as never published.
+        """
+        if self._versions and version == self._versions[-1]:
             return
+        kept = bisect.bisect_left(self._versions, version)
+        del self._times[kept:], self._versions[kept:]
         self._times.append(now_s)
         self._versions.append(version)
         if len(self._times) > 2 * _MOST_VERSIONS:
             del self._times[:_MOST_VERSIONS], self._versions[:_MOST_VERSIONS]
 
-    def age(self, version: int, time_s: float) -> tuple[int, float] | None:
-        """Return the age of a version at that time, in versions and in seconds."""
+    def age(self, version: int, time_s: float) -> tuple[int, float | None] | None:
+        """Return the age of a version at that time, in versions and in seconds.
+
+        The seconds are None for a version that was not noted, such as one of before the fleet. None
+        for one above all that were.
+        """
         at = bisect.bisect_left(self._versions, version)
-        if at == len(self._versions) or self._versions[at] != version:
+        if at == len(self._versions):
             return None
         newest = self._versions[max(at, bisect.bisect_right(self._times, time_s) - 1)]
-        return newest - version, max(0.0, time_s - self._times[at])
+        is_noted = self._versions[at] == version
+        return newest - version, max(0.0, time_s - self._times[at]) if is_noted else None
 
 
 class _PerActor:
@@ -137,7 +147,7 @@ class Tally:
         self._updates = self._samples = self._episodes = 0
         self._returns: deque[float] = deque(maxlen=_RECENT)
         self._lengths: deque[int] = deque(maxlen=_RECENT)
-        self._ages: deque[tuple[int, float]] = deque(maxlen=_RECENT)
+        self._ages: deque[tuple[int, float | None]] = deque(maxlen=_RECENT)
         self._numbers: dict[str, _Number] = {}
         self._signs = LifeSigns(actors)
         self._ring = None if buffer is None else buffer.stats()
@@ -219,7 +229,7 @@ class Tally:
                 "samples_per_insert": self._ratio(new_rows, limiter),
                 "policy_version": self._published.newest,
                 "policy_age_versions": _mean([age for age, _ in self._ages]),
-                "policy_age_s": _mean([age for _, age in self._ages]),
+                "policy_age_s": _mean([age for _, age in self._ages if age is not None]),
                 "episodes": self._episodes,
                 "return_mean": _mean(self._returns),
                 "return_last": self._returns[-1] if self._returns else None,

@@ -74,7 +74,10 @@ def lag_in_words(ring: Row) -> str:
 def policy_age_in_words(fleet: Row) -> str:
     """Return how old the policy is that actors act with."""
     versions = fleet["policy_age_versions"]
-    return "-" if versions is None else f"{versions:.1f} versions, {age(fleet['policy_age_s'])}"
+    if versions is None:
+        return "-"
+    seconds = fleet["policy_age_s"]
+    return f"{versions:.1f} versions" + ("" if seconds is None else f", {age(seconds)}")
 
 
 def limit_in_words(limit: Row) -> str:
