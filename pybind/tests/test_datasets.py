@@ -8,7 +8,7 @@ from typing import Any
 import backcast as bc
 import numpy as np
 import pytest
-from backcast import datasets
+from backcast import datasets, summaries
 from numpy.typing import NDArray
 
 STEPS = 60
@@ -109,7 +109,7 @@ NAN = np.where(np.arange(STEPS) == 11, np.nan, 0)
         ({"terminals": np.full(STEPS, 2)}, "`terminals` of step 0 is 2"),
         ({"metadata": {"algorithm": 3}}, "`metadata/algorithm` is a single value"),
         ({"names": np.full(STEPS, "x")}, "`names` has elements of the type"),
-        ({"dones": np.zeros(STEPS)}, "`dones` means the same as"),
+        ({"dones": np.zeros(STEPS)}, "`dones` means the same as `terminals`"),
         ({"actions": np.ma.array(np.zeros(STEPS), mask=NAN != 0)}, "`actions` has masked values"),
         ({"actions": [[0]] * (STEPS - 1) + [[0, 1]]}, "`actions` is no array of one row"),
         ({"infos/qpos": np.zeros((STEPS, 5))}, "`infos/qpos` is there twice"),
@@ -129,6 +129,20 @@ def test_what_is_left_out_need_not_fit() -> None:
         datasets.from_arrays([1, 2])  # type: ignore[arg-type]
     with pytest.raises(bc.errors.ArgumentTypeError, match="leave_out is 'infos'"):
         datasets.from_arrays(steps(), leave_out="infos")
+    with pytest.raises(bc.errors.ArgumentTypeError, match="leave_out has 3"):
+        datasets.from_arrays(steps(), leave_out=[3])  # type: ignore[list-item]
+    with pytest.raises(bc.errors.ArgumentError, match=r"cannot leave out `action`.*\bactions\b"):
+        datasets.from_arrays(steps(), leave_out=["infos", "action"])
+
+
+def test_rewards_in_a_column_of_one_number_are_rewards() -> None:
+    data = steps()
+    column = steps(rewards=data["rewards"][:, None])
+    plain, one = datasets.from_arrays(data), datasets.from_arrays(column)
+    assert str(one.schema.columns["reward"]) == str(plain.schema.columns["reward"])
+    returns = [summaries.summarize(buf).returns for buf in (plain, one)]
+    assert str(returns[0]) == str(returns[1])
+    assert returns[0].count > 0
 
 
 def test_a_masked_array_without_masked_values_is_an_array() -> None:

@@ -26,6 +26,8 @@ const NAMES: [(&str, &[&str]); 6] = [
 pub(super) struct NpzArray {
     /// Name of the ring's column, or of the flag.
     pub(super) name: String,
+    /// Name in the file.
+    theirs: String,
     pub(super) dtype: DType,
     /// Shape, rows first.
     pub(super) shape: Vec<u64>,
@@ -67,7 +69,7 @@ pub(super) fn arrays(path: &Path, leave_out: &LeaveOut) -> Result<Vec<NpzArray>,
         };
         total += array.bytes.len() as u64;
         if let Some(twin) = arrays.iter().find(|other| other.name == array.name) {
-            let (twin, remedy) = (&twin.name, leave_out::remedy(name));
+            let (twin, remedy) = (&twin.theirs, leave_out::remedy(name));
             return Err(of_array(format!("means the same as `{twin}`; {remedy}")));
         }
         arrays.push(array);
@@ -96,9 +98,15 @@ fn entry(
     };
     let array = match file_name.strip_suffix(".npy") {
         Some(name) if leave_out.has(&[name, &our_name(name)]) => Ok(None),
-        Some(name) => npy::read(&mut entry, limit).map(|(dtype, shape, bytes)| {
-            let name = our_name(name);
-            Some(NpzArray { name, dtype, shape, bytes })
+        Some(theirs) => npy::read(&mut entry, limit).map(|(dtype, shape, bytes)| {
+            let name = our_name(theirs);
+            // Some data sets keep rewards as a column of one number.
+            let shape = if name == "reward" && shape.get(1..) == Some(&[1]) {
+                shape[..1].to_vec()
+            } else {
+                shape
+            };
+            Some(NpzArray { name, theirs: theirs.to_owned(), dtype, shape, bytes })
         }),
         None => Ok(None),
     };

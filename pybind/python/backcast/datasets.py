@@ -118,6 +118,7 @@ def from_arrays(
             f"arrays is a {type(arrays).__name__}; give a dict of arrays, one row for each step"
         )
     left_out = _names(leave_out)
+    _check_left_out(left_out, [path for path, _ in flat(arrays)], "arrays")
     parts: dict[str, _Parts] = {}
     for path, value in flat(arrays):
         if _is_left_out(path, left_out):
@@ -186,12 +187,18 @@ def from_hdf5(
         if os.path.isfile(os.path.join(place, inner)):
             place = os.path.join(place, inner)
             break
+    if not os.path.exists(place):
+        raise ArgumentError(f"{place} does not exist; give the path of an HDF5 file")
     try:
         file = h5py.File(place, "r")
     except OSError as error:
         raise ArgumentError(f"{place} is no HDF5 file that can be read: {error}") from error
     with file:
         episodes = [key for key in file if key.startswith("episode_")]
+        if left_out:
+            groups = [file[name] for name in episodes] or [file]
+            paths = dict.fromkeys(path for group in groups for path, _ in flat(group))
+            _check_left_out(left_out, [*paths], place)
         if episodes:
             parts = _of_episodes(file, episodes, place, left_out)
         else:
@@ -296,7 +303,20 @@ def _names(leave_out: Sequence[str] | None) -> list[str]:
     # The letters of a text would be names that leave out nothing.
     if isinstance(leave_out, str):
         raise ArgumentTypeError(f"leave_out is {leave_out!r}; give a list, [{leave_out!r}]")
-    return [*(leave_out or ())]
+    names = [*(leave_out or ())]
+    for name in names:
+        if not isinstance(name, str):
+            raise ArgumentTypeError(f"leave_out has {name!r}; give names of arrays")
+    return names
+
+
+def _check_left_out(leave_out: Sequence[str], paths: Sequence[str], source: str) -> None:
+    for name in leave_out:
+        if not any(_is_left_out(path, [name]) for path in paths):
+            raise ArgumentError(
+                f"cannot leave out `{name}`, which {source} does not have: it has "
+                f"{', '.join(paths) or 'nothing'}"
+            )
 
 
 def _is_left_out(path: str, leave_out: Sequence[str]) -> bool:
