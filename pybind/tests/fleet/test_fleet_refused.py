@@ -266,6 +266,16 @@ def test_reports_that_no_mean_could_have_are_refused(
     assert "\n" not in str(raised.value)
 
 
+def test_statistics_are_not_given_to_a_function_of_others() -> None:
+    fleet = bc.Fleet("fleet_actors:report_all", args=(1,))
+    for write in (lambda: None, lambda numbers: None, lambda a, b, c: None):
+        with pytest.raises(bc.errors.ArgumentTypeError, match="called with numbers and step"):
+            fleet.log_to(write)  # type: ignore[arg-type]
+    for good in (lambda numbers, step=None: None, lambda *given: None):
+        fleet.log_to(good)
+    fleet.log_to(dict)  # type: ignore[arg-type]
+
+
 def test_a_wait_takes_any_time_but_nan() -> None:
     event = threading.Event()
     event.set()
@@ -295,16 +305,22 @@ PROGRAMS = {
     "standard input": ("-", r"backcast\.errors\.ArgumentError: .*\bact\b.*backcast\[notebook\]"),
     "session": ("-c", r"backcast\.errors\.ArgumentError: .*\bact\b.*backcast\[notebook\]"),
     "guard": ("file", "`if __name__ == '__main__':`"),
+    "ring": ("ring", "ExistsError.*`if __name__ == '__main__':`"),
 }
 
 
 @pytest.mark.parametrize(("how", "words"), PROGRAMS.values(), ids=PROGRAMS)
 def test_a_program_that_cannot_be_imported_says_so(tmp_path: Path, how: str, words: str) -> None:
     without = "import sys; sys.modules['cloudpickle'] = None\n"  # so that its import fails
-    code = f"{without}import backcast as bc\ndef act(context): pass\nwith bc.Fleet(act): pass\n"
+    # An actor that makes the ring of its program finds it there.
+    ring = "bc.ReplayBuffer.create('walk', {'obs': 'f4'}, capacity=9)\n" if how == "ring" else ""
+    code = (
+        f"{without}import backcast as bc\nring = {ring or None}\ndef act(context): pass\n"
+        "with bc.Fleet(act): pass\n"
+    )
     program = tmp_path / "walk.py"
     program.write_text(code)
-    given = {"-c": ["-c", code], "-": [], "file": [str(program)]}[how]
+    given = {"-c": ["-c", code], "-": []}.get(how, [str(program)])
     ran = subprocess.run(
         [sys.executable, *given],
         input=code,

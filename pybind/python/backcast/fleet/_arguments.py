@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 from collections.abc import Mapping
@@ -41,6 +42,26 @@ def seconds_of(value: object, what: str) -> float:
     if not 0 < seconds < 1e9:
         raise ArgumentError(f"{what} is {seconds:g}; give seconds above 0 and below 1e9")
     return seconds
+
+
+def check_writer(write: object) -> None:
+    """Refuse what cannot be called with statistics and a step."""
+    if not callable(write):
+        raise ArgumentTypeError(
+            f"write is {write!r}; give a function of numbers and step, such as wandb.log"
+        )
+    try:
+        signature = inspect.signature(write)
+    except ValueError:
+        # Some functions of C show none.
+        return
+    try:
+        signature.bind({}, 0)
+    except TypeError as error:
+        raise ArgumentTypeError(
+            f"write takes {signature}, and is called with numbers and step ({error}); give a "
+            "function of these two"
+        ) from None
 
 
 def environment_of(env: object) -> dict[str, str]:

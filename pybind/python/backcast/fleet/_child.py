@@ -48,6 +48,10 @@ class UnknownFunctionError(Exception):
     """The module of the actor has no such function."""
 
 
+class MainModuleError(Exception):
+    """The main module of the parent raised as it was run here."""
+
+
 class ParentLink:
     """Child's end of the connection; a thread answers the parent until it requests to stop."""
 
@@ -123,6 +127,10 @@ def main(connection: Connection[Any, Any], payload: int) -> None:
     except UnknownFunctionError as error:
         link.say("unknown", text=str(error))
         sys.exit(1)
+    except MainModuleError as error:
+        if not link.stop.is_set():
+            link.fail("main", error.__cause__ or error)
+        sys.exit(1)
     except SystemExit as error:
         if not link.stop.is_set():
             link.fail("import", error)
@@ -164,7 +172,10 @@ def _load(payload: int) -> tuple[Callable[..., object], tuple[object, ...]]:
     try:
         # The preparation comes first: unpickling may need the main module.
         preparation, target, args = pickle.loads(content)
-        spawn.prepare(preparation)
+        try:
+            spawn.prepare(preparation)
+        except BaseException as error:
+            raise MainModuleError from error
         target, args = pickle.loads(target), pickle.loads(args)
         function = _function(target) if isinstance(target, str) else target
     finally:

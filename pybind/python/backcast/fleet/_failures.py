@@ -32,7 +32,13 @@ def raised(rank: int, label: str, message: Message) -> ActorError:
     if message["kind"] == "unknown":
         return _of_actor(rank, "", ActorError(f"actor {rank} ({label}) does not exist: {text}"))
     trace = str(message.get("trace", ""))
-    if message["kind"] == "import":
+    if message["kind"] == "main":
+        what = (
+            f"actor {rank} ({label}) cannot import the main module, which raised {text}; it runs "
+            "in every actor too: put what only the program itself is to do under `if __name__ == "
+            "'__main__':`"
+        )
+    elif message["kind"] == "import":
         what = f"actor {rank} ({label}) cannot be imported: {text}; correct it, or install it"
     else:
         remedy = 'correct it, or restart actors that raise with restart="always"'

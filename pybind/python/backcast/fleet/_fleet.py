@@ -25,6 +25,7 @@ from backcast.errors import (
 )
 from backcast.fleet._actor import ActorSpec, spec_of
 from backcast.fleet._arguments import (
+    check_writer,
     environment_of,
     folders_of,
     seconds_of,
@@ -428,7 +429,7 @@ class Fleet:
         Raises
         ------
         ArgumentTypeError
-            If ``write`` cannot be called, or ``every`` is no number.
+            If ``write`` cannot be called with both, or ``every`` is no number.
         ArgumentError
             If ``every`` is not above 0.
 
@@ -437,10 +438,7 @@ class Fleet:
         FleetWarning
             When ``write`` raises, from the call that called it.
         """
-        if not callable(write):
-            raise ArgumentTypeError(
-                f"write is {write!r}; give a function of numbers and step, such as wandb.log"
-            )
+        check_writer(write)
         self._logs.append(StatsLog(write, seconds_of(every, "every")))
 
     def _due_logs(self) -> list[StatsLog]:

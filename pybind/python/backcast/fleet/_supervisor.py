@@ -278,7 +278,7 @@ class Supervisor:
                 actor.asked_s, actor.alive_s = None, time.monotonic()
             elif message.get("kind") == "hangs":
                 actor.stack = str(message.get("trace", ""))
-            elif message.get("kind") in {"error", "import", "unknown"}:
+            elif message.get("kind") in {"error", "import", "main", "unknown"}:
                 actor.failure = message
         if not heard and process.link is not None:
             # The end of the connection; that of the process follows.
