@@ -103,6 +103,72 @@ def test_shards_are_found_by_name_and_errors_say_where_they_are(cluster: Any) ->
         Shards.attach("found")
 
 
+def test_refused_arguments_leave_the_shards_that_they_would_replace(cluster: Any) -> None:
+    _, nodes = cluster
+    with Shards.create("kept", COLUMNS, capacity=100, label="shard") as shards:
+        ray.get(on(nodes[0], write).remote(shards, 20), timeout=WATCHDOG_S)
+        wrong: list[tuple[dict[str, Any], str]] = [
+            ({"capacity": 0}, "capacity is 0"),
+            ({"capacity": "4 XB"}, "4 XB"),
+            ({"lane": 2}, "did you mean `lanes`"),
+            ({"lanes": 0}, "lanes is 0"),
+            ({"limiter": 8}, "limiter is 8"),
+            ({"limiter": bc.RateLimiter(8, min_size=1_000)}, "min_size of the limiter is 1000"),
+            ({"exist": "replaces"}, "exist is 'replaces'"),
+            ({"label": None, "nodes": nodes[0].node_id}, "nodes is '"),
+        ]
+        for given, words in wrong:
+            with pytest.raises(bc.errors.ArgumentError, match=words):
+                Shards.create(
+                    "kept", COLUMNS, **{"capacity": 100, "label": "shard", "exist": "replace"}
+                    | given,
+                )  # fmt: skip
+        with pytest.raises(bc.errors.ArgumentError, match="kept/x"):
+            Shards.create("kept/x", COLUMNS, capacity=100, label="shard")
+        with pytest.raises(bc.errors.ArgumentError, match="timeout is -1"):
+            Shards.attach("kept", timeout=-1)
+        told = shards.stats(timeout=WATCHDOG_S)["shards"]
+        assert [of["transitions"] for of in told] == [20, 0, 0]
+        shards.unlink()
+        with pytest.raises(bc.errors.ClosedError, match="removed by this handle"):
+            shards.sampler()
+
+
+def test_a_damaged_snapshot_leaves_the_shards_that_it_would_replace(
+    cluster: Any, tmp_path: Path
+) -> None:
+    _, nodes = cluster
+    with Shards.create("whole", COLUMNS, capacity=100, label="shard") as shards:
+        ray.get(on(nodes[0], write).remote(shards, 20), timeout=WATCHDOG_S)
+        shards.snapshot("a", store=tmp_path, timeout=WATCHDOG_S)
+        parts = [path for path in (tmp_path / "whole-0").rglob("*") if path.is_file()]
+        part = max(parts, key=lambda path: path.stat().st_size)
+        content = bytearray(part.read_bytes())
+        content[len(content) // 2] ^= 0xFF
+        part.write_bytes(content)
+        with pytest.raises(bc.errors.CorruptError):
+            Shards.load(
+                "whole@a", store=tmp_path, label="shard", exist="replace", timeout=WATCHDOG_S
+            )
+        told = shards.stats(timeout=WATCHDOG_S)["shards"]
+        assert [of["transitions"] for of in told] == [20, 0, 0]
+        shards.unlink()
+
+
+def test_an_unlink_by_another_handle_ends_draws(cluster: Any) -> None:
+    _, nodes = cluster
+    with Shards.create("gone", COLUMNS, capacity=100, label="shard") as shards:
+        ray.get([on(node, write).remote(shards, 20) for node in nodes], timeout=WATCHDOG_S)
+        with warnings.catch_warnings(), shards.sampler(seed=1) as sampler:
+            warnings.simplefilter("ignore", ShardWarning)
+            sampler.sample(8, timeout=WATCHDOG_S)
+            Shards.attach("gone", timeout=WATCHDOG_S).unlink()
+            with pytest.raises(bc.NotFoundError, match="removed with unlink"):
+                [sampler.sample(8, timeout=WATCHDOG_S) for _ in range(10_000)]
+            with pytest.raises(bc.NotFoundError, match="removed with unlink"):
+                shards.sampler()
+
+
 def test_a_killed_actor_loses_no_rows_and_comes_back(cluster: Any) -> None:
     _, nodes = cluster
     with Shards.create("killed", COLUMNS, capacity=5_000, label="shard") as shards:

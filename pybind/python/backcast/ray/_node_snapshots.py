@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import backcast as bc
 from backcast._params import Params
-from backcast.errors import BackcastError, NotFoundError, StorageError
+from backcast.errors import BackcastError, CorruptError, NotFoundError, StorageError
 from backcast.ray import _node_params
 
 if TYPE_CHECKING:
@@ -39,6 +39,16 @@ def parts(shard: Shard, names: list[str], store: str | None) -> list[str]:
         there = {one["snapshot"] for one in bc.list_snapshots(store=store)}
         return [name for name in names if name in there]
     return []
+
+
+def verify(_shard: Shard, part: str, store: str | None) -> None:
+    """Read a part whole, and raise CorruptError if it is damaged."""
+    told = bc.verify_snapshot(part, store=store)
+    if not told["whole"]:
+        raise CorruptError(
+            f"snapshot `{part}` is damaged ({told['damages'][0]}); load another one, or restore "
+            "its files from a backup"
+        )
 
 
 def load(

@@ -330,12 +330,12 @@ class OnNodes:
                 f"there are shards '{spec.name}'; give another name=, or exist=\"replace\""
             )
         if found:
-            # Checks the parts first: shards to replace stay if the snapshot cannot be loaded.
+            # Reads the parts first: shards to replace stay if the snapshot cannot be loaded.
             with suppress(WaitTimeoutError):
                 there = _shards.Shards.attach(spec.name)
                 if there._spec.places == places:
                     _, calls, words, _ = there._given()
-                    _snapshots.chosen_parts(calls, words, manifest, store, seconds)
+                    _snapshots.verify(calls, words, manifest, store, seconds)
             _shards.removed(found)
         actors = [started(spec, number) for number in range(len(places))]
         shards = _shards.Shards._of(spec, actors)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -16,12 +18,15 @@ from backcast._native import RateLimiter, ReplayBuffer, Schema
 from backcast._params import Params
 from backcast.errors import (
     ArgumentError,
+    ArgumentTypeError,
     ClosedError,
     ExistsError,
     NotFoundError,
     SchemaError,
+    StorageError,
     WaitTimeoutError,
 )
+from backcast.fleet._arguments import seconds_of
 from backcast.ray import _params, _returning
 from backcast.ray._actor import started
 from backcast.ray._limiter import band_of
@@ -37,6 +42,9 @@ _REMOVE_S = 5.0
 """Seconds that all shards have to remove their rings."""
 _OPEN_S = 10.0
 """Seconds that any shard has to answer a new sampler."""
+_TRIED_ROWS = 64
+"""Rows of a lane of a ring that is made to check the arguments."""
+_BYTES = re.compile(r"\s*[\d_]+(\.\d+)?\s*[KMGT]i?B\s*")
 _OWN_KEYS = ("shard", "cut_age")
 """Keys of batches that are no columns, besides those of every batch."""
 
@@ -57,6 +65,7 @@ class Shards(OnNodes):
         )
 
     _closed: bool
+    _removed = False
 
     @classmethod
     def _of(cls, spec: Spec, actors: list[Any]) -> Shards:
@@ -130,7 +139,10 @@ class Shards(OnNodes):
             name, _places(nodes, label), schema, capacity, limiter, {"persistent": True, **ring}
         )
         _check(spec)
+        if exist not in ("error", "attach", "replace"):
+            raise ArgumentError(f"exist is {exist!r}; give 'error', 'attach' or 'replace'")
         # Before anything is made or replaced.
+        _try(spec)
         own = None if params is None else Params.create(None, params)
         if found := _found(name):
             if exist == "error":
@@ -153,12 +165,7 @@ class Shards(OnNodes):
             for actor, ceiling in zip(actors, most, strict=True)
         ]
         try:
-            for number, pending in enumerate(waits):
-                if not pending.wait(_START_S):
-                    raise WaitTimeoutError(
-                        f"{spec.label(number)} did not start in {_START_S:.0f} s; look at the node"
-                    )
-                pending.result()
+            _all_started(spec, waits)
             shards = cls._of(spec, actors)
             if own is not None:
                 shards._params = shards._params_of(own, params, exist)
@@ -197,6 +204,7 @@ class Shards(OnNodes):
         WaitTimeoutError
             If none answers.
         """
+        seconds = seconds_of(timeout, "timeout")
         connect()
         found = _found(name)
         if not found:
@@ -205,7 +213,7 @@ class Shards(OnNodes):
             )
         asked = [actor.describe.remote() for actor in found]
         while asked:
-            ready, asked = ray.wait(asked, timeout=timeout)
+            ready, asked = ray.wait(asked, timeout=seconds)
             for ref in ready:
                 try:
                     spec = ray.get(ref)
@@ -215,7 +223,7 @@ class Shards(OnNodes):
             if not ready:
                 break
         raise WaitTimeoutError(
-            f"none of the {len(found)} shards '{name}' answered in {timeout:g} s; look at their "
+            f"none of the {len(found)} shards '{name}' answered in {seconds:g} s; look at their "
             "nodes"
         )
 
@@ -291,7 +299,8 @@ class Shards(OnNodes):
         prefetch : int, default 2
             Draws whose items are asked of each shard ahead, in blocks for two draws each.
         state : dict, optional
-            State of an earlier sampler, from :meth:`ShardSampler.state`, to go on from.
+            State of an earlier sampler, from :meth:`ShardSampler.state`, to go on from. Give the
+            options of that sampler too.
         **options
             Options of :meth:`backcast.ReplayBuffer.sampler`: ``history``, ``future``, ``columns``,
             ``n_step``, ``gamma``, ``boundary``, ``form``, ``select`` and ``transform``.
@@ -305,8 +314,11 @@ class Shards(OnNodes):
         SampleError
             For options that exclude blocks, as :meth:`backcast.Sampler.block` lists them, for
             ``share`` and ``learned``, and for ``bc.Priority(initial="held")``.
+            Also for a state of a sampler with other options: a state has none itself.
         WaitTimeoutError
             If no shard answers within 10 s.
+        NotFoundError
+            If the shards were removed.
         ClosedError
             If the handle was closed.
         BackcastError
@@ -321,6 +333,7 @@ class Shards(OnNodes):
             shard_timeout=shard_timeout,
             prefetch=prefetch,
             state=state,
+            are_removed=lambda: not _found(self.name),
         )
         sampler.open(_OPEN_S)
         self._samplers.add(sampler)
@@ -345,6 +358,7 @@ class Shards(OnNodes):
         """
         self._opened()
         self.close()
+        self._removed = True
         removed(self._actors)
         _returning.remove(self.name)
 
@@ -359,6 +373,11 @@ class Shards(OnNodes):
         return self._closed
 
     def _opened(self) -> None:
+        if self._removed:
+            raise ClosedError(
+                f"the shards '{self.name}' were removed by this handle; make them again with "
+                "Shards.create"
+            )
         if self._closed:
             raise ClosedError(
                 f"the handle of shards '{self.name}' was closed; attach again with "
@@ -393,6 +412,8 @@ def _places(nodes: Sequence[str] | None, label: str | None) -> tuple[Place, ...]
     alive = [node for node in ray.nodes() if node["Alive"]]
     if label is None:
         ids = [node["NodeID"] for node in alive]
+        if isinstance(nodes, str):
+            raise ArgumentTypeError(f"nodes is {nodes!r}; give a list of ids, [{nodes!r}]")
         for node in nodes or ():
             if node not in ids:
                 raise ArgumentError(
@@ -416,7 +437,54 @@ def _places(nodes: Sequence[str] | None, label: str | None) -> tuple[Place, ...]
     return tuple(Place(label, value) for value in sorted(values))
 
 
+def _try(spec: Spec) -> None:
+    """Refuse what the nodes would refuse, by a small ring of this process."""
+    ring = {key: given for key, given in spec.ring.items() if key not in ("dir", "persistent")}
+    capacity, lanes = spec.capacity, ring.get("lanes", 1)
+    are_rows = isinstance(capacity, int) and not isinstance(capacity, bool)
+    if isinstance(lanes, int):
+        most = _TRIED_ROWS * max(1, lanes)
+        if are_rows:
+            capacity = min(capacity, most)
+        elif isinstance(capacity, str) and _BYTES.fullmatch(capacity):
+            # Does not take these bytes here.
+            capacity = most
+    ReplayBuffer.create(None, spec.columns, capacity=capacity, **ring).close()
+    with contextlib.suppress(StorageError):
+        # Refuses a bad name before it looks at the directory, which is none.
+        ReplayBuffer.attach(spec.ring_name(0), dir=os.devnull)
+    if spec.limiter is not None and are_rows:
+        most = int(spec.capacity) * len(spec.places)
+        if spec.limiter.min_size > most:
+            raise ArgumentError(
+                f"min_size of the limiter is {spec.limiter.min_size}, and {len(spec.places)} "
+                f"shards of {spec.capacity} rows hold less, so that no draw would ever be allowed; "
+                "give a smaller one, or a larger capacity"
+            )
+
+
+def _all_started(spec: Spec, waits: list[Any]) -> None:
+    """Wait for all shards; raise what the first one raised that did not start."""
+    first: BaseException | None = None
+    for number, pending in enumerate(waits):
+        try:
+            if not pending.wait(_START_S if first is None else _REMOVE_S):
+                raise WaitTimeoutError(
+                    f"{spec.label(number)} did not start in {_START_S:.0f} s; look at the node"
+                )
+            # Ray prints errors of calls that nobody looks at.
+            pending.result()
+        except Exception as error:
+            first = first or error
+    if first is not None:
+        raise first
+
+
 def _check(spec: Spec) -> None:
+    if spec.limiter is not None and not isinstance(spec.limiter, RateLimiter):
+        raise ArgumentTypeError(
+            f"limiter is {spec.limiter!r}; give a limiter, such as bc.RateLimiter(8), or None"
+        )
     if spec.limiter is not None and (spec.limiter.no_writer != "wait" or not spec.limiter.enabled):
         raise ArgumentError(
             f"the limiter of shards has no_writer={spec.limiter.no_writer!r} and "

@@ -148,6 +148,30 @@ def chosen_parts(
     return found
 
 
+def verify(
+    calls: NodeCalls,
+    nodes: list[str],
+    manifest: Manifest,
+    store: str | os.PathLike[str] | None,
+    timeout_s: float,
+) -> None:
+    """Have every node read the part that it would load. Changes nothing there.
+
+    Raises
+    ------
+    NotFoundError
+        If a part cannot be read on any node that is left for it.
+    CorruptError
+        If a part is damaged.
+    """
+    given = None if store is None else os.path.abspath(store)
+    parts = chosen_parts(calls, nodes, manifest, store, timeout_s)
+    asked = {
+        k: calls.send(k, "call", "snapshots.verify", part, given) for k, part in enumerate(parts)
+    }
+    answers(calls, asked, nodes, timeout_s)
+
+
 def matched(readable: list[set[str]], parts: list[str]) -> list[str | None]:
     """Give each node one of the parts that it can read, and each part to one node.
 
