@@ -52,6 +52,7 @@ def sampler_of(
     prefetch: int = 2,
     state: dict[str, Any] | None = None,
     transport: Callable[[Any], Transport] = LocalTransport,
+    are_removed: Callable[[], bool] = lambda: False,
     clock: Callable[[], float] | None = None,
     sleep: Callable[[float], None] | None = None,
     **options: Any,  # noqa: ANN401
@@ -68,6 +69,7 @@ def sampler_of(
         shard_timeout=shard_timeout,
         prefetch=prefetch,
         state=state,
+        are_removed=are_removed,
         **times,
     )
     sampler.open(5.0)

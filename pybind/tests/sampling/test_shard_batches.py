@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Iterator
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import backcast as bc
 import numpy as np
 import pytest
-from backcast.errors import ArgumentError, ClosedError, SampleError
+from backcast.errors import ArgumentError, ArgumentTypeError, ClosedError, SampleError
 from backcast.ray import _link
 from backcast.ray._packing import pack
 from backcast.ray._shard import Shard
@@ -72,6 +73,9 @@ def test_batches_hold_the_rows_that_their_index_and_shard_name(
         mine = batch["shard"] == shard.number
         with shard.ring.sampler(seed=1, **options) as own:
             rows = dict(flat(own.gather(batch.index[mine])))
+        # The weight of a row depends on all shards at the time of a draw.
+        assert "weight" not in again
+        rows.pop("weight", None)
         for name, array in rows.items():
             np.testing.assert_array_equal(whole[name][mine], array, err_msg=name)
             np.testing.assert_array_equal(again[name][mine], array, err_msg=name)
@@ -134,10 +138,19 @@ def test_wrong_arguments_change_nothing(shards: list[Shard]) -> None:
         (index, shard, -np.ones(8)),
         (index, shard, np.full(8, np.nan)),
         (index, shard - 9, np.ones(8)),
+        (index, shard + 2, np.ones(8)),
+        (index, index + 3, np.ones(8)),
     ]
     for given in bad:
         with pytest.raises(SampleError):
             sampler.update_priorities(*given)
+    for windows in ({"eta": 0.5}, {"mask": np.ones(8, np.bool_)}):
+        with pytest.raises(SampleError, match="for windows"):
+            sampler.update_priorities(index, shard, np.ones(8), **windows)
+    with pytest.raises(SampleError, match="eta is 7"):
+        sampler.update_priorities(index, shard, np.ones((8, 2)), eta=7)
+    with pytest.raises(SampleError, match="shard is 7"):
+        sampler.gather(index, np.full(8, 7))
     assert all(of.ring.stats()["tables"][0]["updated"] == 0 for of in shards)
     sizes: list[tuple[Any, type[Exception]]]
     sizes = [(0, SampleError), (True, ArgumentError), (1.5, ArgumentError)]
@@ -150,9 +163,20 @@ def test_wrong_arguments_change_nothing(shards: list[Shard]) -> None:
         sampler_of(shards, prefetch=-1)
     with pytest.raises(SampleError, match="state"):
         sampler_of(shards, state={"version": 0})
+    wrong: dict[str, Any]
+    for wrong in ({"seed": None}, {"rings": []}, {"rng": None}, {"samples": -1}):
+        with pytest.raises(SampleError, match=f"the state has {next(iter(wrong))}="):
+            sampler_of(shards, select=bc.Priority(), state={**sampler.state(), **wrong})
+    with pytest.raises(ArgumentTypeError, match="state is 3"):
+        sampler_of(shards, state=3)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentTypeError, match="transform is 3"):
+        sampler_of(shards, transform=3)
+    for seed in (-1, "x"):
+        with pytest.raises(ArgumentError, match="seed"):
+            sampler_of(shards, seed=seed)  # type: ignore[arg-type]
     # Version 1 has no identities of rings.
     earlier = {key: value for key, value in sampler.state().items() if key != "rings"}
-    with pytest.raises(SampleError, match="version 1 and 2 shards; give one of version 2 and 2"):
+    with pytest.raises(SampleError, match="version 1 and 2 shards; give one of version 3 and 2"):
         sampler_of(shards, state={**earlier, "version": 1})
     with pytest.raises(TypeError, match="cannot be pickled"):
         pickle.dumps(sampler)
@@ -174,6 +198,28 @@ def test_equal_seeds_on_equal_data_give_equal_draws(shards: list[Shard]) -> None
     later = sampler_of(shards, seed=None, state=state)
     assert later.stats()["batches"] == 5
     assert later.seed == 5
+
+
+def test_a_state_is_not_continued_with_other_options(shards: list[Shard]) -> None:
+    options: dict[str, Any] = {
+        "n_step": 3, "gamma": 0.9, "select": bc.Priority(beta=lambda number: 0.4)
+    }  # fmt: skip
+    with sampler_of(shards, **options) as sampler:
+        state = json.loads(json.dumps(sampler.state()))
+    options["select"] = bc.Priority(beta=lambda number: 0.5)
+    with sampler_of(shards, state=state, **options) as later:
+        assert "n_reward" in later.sample(4)
+    for changed in ({"n_step": 2}, {"select": None}, {"history": 2}):
+        with pytest.raises(SampleError, match=f"a sampler with {next(iter(changed))}="):
+            sampler_of(shards, state=state, **(options | changed))
+
+
+def test_a_refused_update_says_that_it_was_an_earlier_one(shards: list[Shard]) -> None:
+    with sampler_of(shards, select=bc.Priority(alpha=1.0)) as sampler:
+        batch = sampler.sample(8)
+        sampler.update_priorities(batch.index, batch["shard"], np.full(8, 1e38))
+        with pytest.raises(SampleError, match=r"an earlier update_priorities, of shard .*limit"):
+            sampler.sample(8)
 
 
 def test_shards_without_rows_are_an_error_until_they_have_some() -> None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import warnings
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 import backcast as bc
 import numpy as np
 import pytest
-from backcast.errors import ClosedError, ExistsError, SampleError
+from backcast.errors import ClosedError, ExistsError, NotFoundError, SampleError, ShardWarning
 from backcast.ray._sampler import ShardSampler
+from backcast.ray._shard import Shard
 from backcast.ray._stats import counts_of
 from local_shards import append, in_thread, sampler_of, spec_of, started
 from waits import WATCHDOG_S, until
@@ -111,5 +113,30 @@ def test_a_mask_of_another_shape_is_refused() -> None:
             batch = sampler.sample(8)
             with pytest.raises(SampleError, match=r"mask has the shape \(3,\), but priority \(8"):
                 sampler.update_priorities(
-                    *(batch.index, batch["shard"], np.ones(8)), mask=np.ones(3, np.bool_)
+                    *(batch.index, batch["shard"], np.ones((8, 2))), mask=np.ones(3, np.bool_)
                 )
+
+
+@pytest.mark.parametrize("limiter", [None, LIMITS], ids=["", "limiter"])
+def test_draws_from_shards_that_were_removed_end(limiter: bc.RateLimiter | None) -> None:
+    spec = spec_of(2, COLUMNS, 1_000, limiter)
+    shards = [Shard(spec, number, f"node-{number}") for number in range(2)]
+    try:
+        for shard in shards:
+            shard.start("error", 1_000)
+        append(shards[0].ring, range(101))
+        sampler = sampler_of(shards, are_removed=lambda: True)
+        sampler.sample(8)
+        if limiter is not None:
+            # The draws that follow wait for the limiter, and not for a shard.
+            with pytest.raises(bc.RateLimitTimeoutError):
+                [sampler.sample(8, timeout=0) for _ in range(100)]
+    finally:
+        for shard in shards:
+            shard.remove()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ShardWarning)
+        with pytest.raises(NotFoundError, match="were removed with unlink"):
+            [sampler.sample(8, timeout=10) for _ in range(100)]
+        with pytest.raises(NotFoundError, match="were removed with unlink"):
+            sampler_of(shards, are_removed=lambda: True)

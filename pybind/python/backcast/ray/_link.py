@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,7 +14,7 @@ import numpy as np
 from backcast._batch import Batch
 from backcast._calls import levels_up
 from backcast._shards import Block
-from backcast.errors import ShardWarning
+from backcast.errors import ClosedError, ShardWarning
 from backcast.ray._shard import BlockHead, BlockRequest, Counts, Origin
 from backcast.ray._transport import AwayError, GoneError
 
@@ -269,9 +270,10 @@ class Link:
     def _end_update(self, pending: Pending, items: int) -> None:
         try:
             self.counts["stale_priorities"] += pending.result()[0]
-        except (AwayError, GoneError):
+        except (AwayError, GoneError, ClosedError):
             self.counts["stale_priorities"] += items
         except Exception as error:
+            error.args = (f"an earlier update_priorities, of {self.label}: {error}",)
             self.error = error
 
     def call(self, method: str, *given: Any) -> Pending:
@@ -330,6 +332,15 @@ class Link:
         """Drop blocks that were asked for before a time."""
         self.drop_blocks(lambda block: block.asked < before)
 
+    def abandon(self, seconds: float) -> None:
+        """Look at all answers that come within so many seconds, and forget what they are."""
+        end = self._clock() + seconds
+        while self._sent:
+            sent = self._sent.popleft()
+            if sent.pending.wait(end - self._clock()):
+                with suppress(Exception):
+                    sent.pending.result()
+
     def drop_blocks(self, is_over: Callable[[ShardBlock], bool]) -> None:
         """Drop the oldest blocks that came, as long as they are over, and count their items."""
         while self.ready and is_over(self.ready[0]):
@@ -346,6 +357,11 @@ class Link:
                 self._leave_out("suspended", "its actor died, and is started again")
             # An actor that is started again knows no sampler.
             self._is_open = False
+            return
+        except ClosedError:
+            # A shard closes its ring when it is removed.
+            self._fail(sent)
+            self._leave_out("lost", "it was removed")
             return
         except Exception as error:
             self._fail(sent)

@@ -14,18 +14,29 @@ import numpy as np
 
 from backcast._batch import Batch
 from backcast._calls import explained
+from backcast._counts import whole_of
 from backcast._select import Priority
 from backcast._shards import gathered
 from backcast.errors import (
     ArgumentError,
     ClosedError,
     LappedError,
+    NotFoundError,
     RateLimitTimeoutError,
     SampleError,
     WaitTimeoutError,
 )
 from backcast.ray._admission import Admission
-from backcast.ray._arguments import STATE, beta_of, check, checked_state, located
+from backcast.ray._arguments import (
+    STATE,
+    beta_of,
+    check,
+    check_priorities,
+    checked_state,
+    described,
+    located,
+    numbers_of,
+)
 from backcast.ray._heads import NothingError, RemoteHeads, assembled
 from backcast.ray._link import Link
 from backcast.ray._shard import sendable
@@ -43,6 +54,10 @@ if TYPE_CHECKING:
 _LEAST_ITEMS = 4
 """Items of a block of a shard that is drawn rarely."""
 _MOST_ITEMS = 2**24
+_LOOK_S = 1.0
+"""Seconds between two looks whether shards that are all lost were removed."""
+_ABANDON_S = 5.0
+"""Seconds for answers that nobody needs any more: Ray prints errors that are not looked at."""
 
 
 class ShardSampler:
@@ -61,19 +76,26 @@ class ShardSampler:
         shard_timeout: float,
         prefetch: int,
         state: dict[str, Any] | None = None,
+        are_removed: Callable[[], bool] = lambda: False,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         check(options, shard_timeout, prefetch)
-        state = checked_state(state, len(transports))
-        if seed is None:
+        words = described(options)
+        state = checked_state(state, len(transports), words)
+        if seed is not None:
+            seed = whole_of(seed, "seed", "a whole number from 0 up")
+            if seed < 0:
+                raise ArgumentError(f"seed is {seed}; give a whole number from 0 up")
+        else:
             seed = state["seed"] if state else int(np.random.SeedSequence().generate_state(1)[0])
         self._spec, self._seed, self._prefetch = spec, seed, prefetch
         self._clock, self._sleep, self._shard_timeout = clock, sleep, shard_timeout
+        self._are_removed, self._looked_s = are_removed, float("-inf")
         select = options.get("select", "uniform")
         self._priority = select if isinstance(select, Priority) else None
         self._transform = options.pop("transform", None)
-        self._options = {**options, "select": sendable(select)}
+        self._options, self._words = {**options, "select": sendable(select)}, words
         self._key = uuid.uuid4().hex
         self._lock = threading.RLock()
         self._closed, self._closing = False, threading.Lock()
@@ -111,6 +133,8 @@ class ShardSampler:
         except BaseException:
             # Shards that took the options hold a sampler that nobody will use.
             self.close()
+            for link in self._links:
+                link.abandon(_ABANDON_S)
             raise
 
     def _open(self, timeout: float) -> None:
@@ -127,6 +151,7 @@ class ShardSampler:
                 break
             wait.pause(partial(silence, self._links))
         if not any(link.has_answered for link in self._links):
+            self._check_removed()
             raise WaitTimeoutError(silence(self._links, timeout))
         self._limits.follow(self._key)
 
@@ -167,6 +192,8 @@ class ShardSampler:
             If the limiter held the draw back for ``timeout`` seconds.
         WaitTimeoutError
             If no shard answered for ``timeout`` seconds.
+        NotFoundError
+            If the shards were removed.
         ClosedError
             If the sampler was closed, also by another thread while this one waits.
         BackcastError
@@ -235,15 +262,16 @@ class ShardSampler:
         """Set priorities of drawn items, without waiting for the shards.
 
         Rows that were overwritten or lost meanwhile, and those of shards that do not answer, are
-        left out and counted: ``stats()["shards"][k]["stale_priorities"]``. What a shard refuses is
-        raised by a later call that draws, gathers or updates. An update that raises sets none.
+        left out and counted: ``stats()["shards"][k]["stale_priorities"]``. What a shard refuses,
+        such as a priority above the limit of its table, is raised by a later call that draws,
+        gathers or updates, and says that it is of this one. An update that raises sets none.
 
         Parameters
         ----------
         index, shard : array_like of int64, [B]
             Index and shard of each item, as the batch has them.
         priority : array_like of float, [B] or [B, L]
-            Priorities, finite and from 0 up; of each step for sequences.
+            Priorities, finite and from 0 up; of each step for sequences. Also a tensor.
         mask : array_like of bool, [B, L], optional
             Steps that count, as in :meth:`backcast.Sampler.update_priorities`.
         eta : float, optional
@@ -253,7 +281,7 @@ class ShardSampler:
         ------
         SampleError
             If the sampler draws without priorities, or they are not finite and from 0 up, or the
-            lengths differ.
+            lengths differ, or a shard is none of those that were drawn from.
         ClosedError
             If the sampler was closed.
         BackcastError
@@ -267,22 +295,10 @@ class ShardSampler:
                     "the sampler draws without priorities; give select=bc.Priority(...)"
                 )
             rows, places = located(index, shard)
-            values = np.asarray(priority, np.float64)
+            values = numbers_of(priority)
             kept = None if mask is None else np.asarray(mask, np.bool_)
-            if len(values.shape) < 1 or len(values) != len(rows):
-                raise SampleError(
-                    f"index has {len(rows)} rows, but priority has the shape {values.shape}; "
-                    "give one priority for each"
-                )
-            if kept is not None and kept.shape != values.shape:
-                raise SampleError(
-                    f"mask has the shape {kept.shape}, but priority {values.shape}; give one value "
-                    "for each priority"
-                )
-            counted = values if kept is None else values[kept]
-            if not (np.isfinite(counted) & (counted >= 0)).all():
-                raise SampleError("a priority is negative or not finite; give numbers from 0 up")
-            for link, at in self._by_shard(places):
+            check_priorities(values, kept, eta, len(rows))
+            for link, at in [*self._by_shard(places)]:
                 if places[at[0]] != link.shard:
                     link.counts["stale_priorities"] += len(at)
                     continue
@@ -315,7 +331,8 @@ class ShardSampler:
         Returns
         -------
         Batch
-            The rows in the order of ``index``, with ``shard``.
+            The rows in the order of ``index``, with ``shard``, and without ``weight``: that of a
+            row depends on the shards as they are at a draw.
 
         Raises
         ------
@@ -337,7 +354,7 @@ class ShardSampler:
             if not len(rows):
                 raise SampleError("index has no rows; give at least one")
             asked: list[tuple[Link, NDArray[np.int64], Pending]] = []
-            for link, at in self._by_shard(places):
+            for link, at in [*self._by_shard(places)]:
                 wanted = rows[at]
                 if places[at[0]] != link.shard:
                     if missing == "error":
@@ -354,6 +371,8 @@ class ShardSampler:
                 for link, at, call in asked
             ]
             made = Batch(gathered(parts, len(rows)))
+            # A shard knows the rows of its own ring alone.
+            made.pop("weight", None)
             made["shard"] = places
             return made
 
@@ -389,6 +408,7 @@ class ShardSampler:
             return {
                 "version": STATE,
                 "shards": len(self._links),
+                "options": self._words,
                 "seed": self._seed,
                 "opens": self._opens,
                 "batches": self._batches,
@@ -497,7 +517,13 @@ class ShardSampler:
         for shard in np.unique(places):
             if not shard >= 0:
                 raise SampleError(f"shard is {shard}; give the shards of a batch, from 0 up")
-            yield self._links[int(shard) % len(self._links)], np.flatnonzero(places == shard)
+            link = self._links[int(shard) % len(self._links)]
+            if shard > link.shard:
+                raise SampleError(
+                    f"shard is {shard}, and {link.label} has shown none above {link.shard}; give "
+                    "index and shard of one batch, in this order"
+                )
+            yield link, np.flatnonzero(places == shard)
 
     def _fill(self, is_next: bool = True) -> None:
         """Ask for the blocks of the next draws.
@@ -525,6 +551,19 @@ class ShardSampler:
         if not is_next:
             self._limits.follow(self._key)
 
+    def _check_removed(self) -> None:
+        """Refuse to wait for shards that were removed; look now and then while all are lost."""
+        if any(link.status != "lost" for link in self._links):
+            return
+        now_s = self._clock()
+        if now_s - self._looked_s >= _LOOK_S:
+            self._looked_s = now_s
+            if self._are_removed():
+                raise NotFoundError(
+                    f"the shards '{self._spec.name}' were removed with unlink(); close this "
+                    "sampler, and make them again with Shards.create"
+                )
+
     def _ask_all(self) -> None:
         for link in self._links:
             link.ask_if_none()
@@ -533,6 +572,7 @@ class ShardSampler:
         """Wait until the limiter allows the items."""
         while not self._limits.admit(items, self._key):
             self._usable()
+            self._check_removed()
             words = self._limits.words(items)
             if wait.is_over():
                 raise RateLimitTimeoutError(words(wait.seconds))
@@ -559,6 +599,7 @@ class ShardSampler:
                     link.refresh(self._key, items, self._heads.number, begin)
                 continue
             self._usable()
+            self._check_removed()
             if wait.is_over():
                 raise WaitTimeoutError(silence(self._links, wait.seconds))
             wait.pause(partial(silence, self._links))
