@@ -169,8 +169,7 @@ def make(parts: tuple[Any, Any], steps: int, lanes: int, frames: int | None) -> 
 
 def add(stored: Any, model: Model, walk: Walk) -> None:  # noqa: ANN401
     obs, following, action, reward, terminated, truncated = walk.step()
-    flags = {"terminated": terminated, "truncated": truncated}
-    stored.add(obs, following, action=action, reward=reward, **flags)
+    stored.add(obs, following, action, reward, terminated | truncated, truncated)
     model.add(obs, following, action, reward, terminated, truncated)
 
 

@@ -67,6 +67,10 @@ class Frames:
         """View observations ``[n, *shape]`` as ``[n, count, *frame_shape]``."""
         return obs.reshape(len(obs), self.count, *self.frame_shape)
 
+    def newest(self, obs: NDArray[Any]) -> NDArray[Any]:
+        """Return the newest frames of observations, ``[n, *frame_shape]``."""
+        return self.split(obs)[:, -1]
+
     def is_start(self, stack: NDArray[Any]) -> bool:
         """Return whether the frames before the newest are padding."""
         older, newest = stack[:-1], stack[-1]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from uuid import uuid4
 
 import numpy as np
@@ -32,6 +32,16 @@ Sampling: TypeAlias = Literal["ring", "sb3"]
 # Attempts to replace drawn steps whose rows are lost, before the draw fails.
 _ROUNDS = 64
 _BOOL, _FLOAT = np.dtype(np.bool_), np.dtype(np.float32)
+
+
+class _Like(NamedTuple):
+    """Shapes and dtypes of a step of all environments."""
+
+    lanes: tuple[int]
+    obs: tuple[int, ...]
+    obs_dtype: Any
+    #: Shape and dtype of each part of a dict of observations; None if they are no dicts.
+    parts: dict[str, tuple[tuple[int, ...], Any]] | None
 
 
 class OnRing(sb3.ReplayBuffer):
@@ -265,39 +275,45 @@ class OnRing(sb3.ReplayBuffer):
         """
         if len(infos) != self.n_envs:
             raise ArgumentError(f"infos has {len(infos)} entries; give {self.n_envs}, one a lane")
-        lanes = (self.n_envs,)
+        lanes, seen, obs_dtype, parts = self._like
         ended = _shaped(done, "done", lanes, _BOOL)
+        limited = None
+        # Few steps reach a time limit, and a call of NumPy takes longer than the append.
+        for info in infos:
+            if info.get("TimeLimit.truncated"):
+                limited = self._limited(infos, ended)
+                break
+        if parts is None:
+            obs = _shaped(obs, "obs", seen, obs_dtype)
+            next_obs = _shaped(next_obs, "next_obs", seen, obs_dtype)
+        else:
+            obs, next_obs = _parts(obs, "obs", parts), _parts(next_obs, "next_obs", parts)
+        action = _shaped(action, "action", self._action_shape, self._action_dtype)
+        reward = _shaped(reward, "reward", lanes, _FLOAT)
+        self._stored.add(obs, next_obs, action, reward, ended, limited)
+
+    @cached_property
+    def _like(self) -> _Like:
+        """Return what an addition compares, which would take as long to make as the append."""
+        space, parts = self.observation_space, None
+        if isinstance(space, spaces.Dict):
+            parts = {
+                key: ((self.n_envs, *(part.shape or ())), part.dtype)
+                for key, part in space.spaces.items()
+            }
+        return _Like((self.n_envs,), self._seen_shape, space.dtype, parts)
+
+    def _limited(self, infos: list[dict[str, Any]], ended: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return which environments reached a time limit; refuse those whose episodes go on."""
         limited = np.array([bool(info.get("TimeLimit.truncated")) for info in infos])
-        terminated = ended & ~limited
-        if limited.any() and (limited & ~ended).any():
-            lane = int(np.flatnonzero(limited & ~ended)[0])
+        wrong = limited & ~ended
+        if wrong.any():
+            lane = int(np.flatnonzero(wrong)[0])
             raise ArgumentError(
                 f'infos[{lane}] has "TimeLimit.truncated", but done[{lane}] is False; a truncated '
                 "episode is done (a VecEnv of SB3 sets both)"
             )
-        self._stored.add(
-            self._observed(obs, "obs"),
-            self._observed(next_obs, "next_obs"),
-            action=_shaped(action, "action", self._action_shape, self._action_dtype),
-            reward=_shaped(reward, "reward", lanes, _FLOAT),
-            terminated=terminated,
-            truncated=limited,
-        )
-
-    def _observed(self, obs: Any, what: str) -> Any:
-        space = self.observation_space
-        if not isinstance(space, spaces.Dict):
-            return _shaped(obs, what, self._seen_shape, space.dtype)
-        if not isinstance(obs, dict) or obs.keys() != space.spaces.keys():
-            raise ArgumentTypeError(
-                f"{what} is not a dict of {', '.join(space.spaces)}, which the observation space is"
-            )
-        return {
-            key: _shaped(
-                obs[key], f"{what}[{key!r}]", (self.n_envs, *(part.shape or ())), part.dtype
-            )
-            for key, part in space.spaces.items()
-        }
+        return limited
 
     # Sampling
 
@@ -428,18 +444,33 @@ def _never(rows: Rows) -> NDArray[np.bool_]:
     return np.zeros_like(rows.truncated)
 
 
+def _parts(
+    obs: Any, what: str, parts: dict[str, tuple[tuple[int, ...], Any]]
+) -> dict[str, NDArray[Any]]:
+    """Return the parts of a dict of observations as arrays of their shapes and dtypes."""
+    if not isinstance(obs, dict) or obs.keys() != parts.keys():
+        raise ArgumentTypeError(
+            f"{what} is not a dict of {', '.join(parts)}, which the observation space is"
+        )
+    return {
+        key: _shaped(obs[key], what, shape, dtype, key) for key, (shape, dtype) in parts.items()
+    }
+
+
 def _shaped(
     value: Any,
     what: str,
     shape: tuple[int, ...],
     dtype: Any,
+    key: str | None = None,
 ) -> NDArray[Any]:
-    if isinstance(value, np.ndarray) and value.shape == shape and value.dtype == dtype:
+    if type(value) is np.ndarray and value.shape == shape and value.dtype == dtype:
         return value
     array = np.asarray(value, dtype)
     if array.size != np.prod(shape, dtype=np.int64):
+        name = what if key is None else f"{what}[{key!r}]"
         raise ArgumentError(
-            f"{what} has shape {list(array.shape)}; give {list(shape)}, the first axis one for "
+            f"{name} has shape {list(array.shape)}; give {list(shape)}, the first axis one for "
             "each environment"
         )
     return array.reshape(shape)

@@ -88,11 +88,14 @@ class Stored:
         self._index = np.full((steps, lanes), _NONE, np.int64)
         # Places at which an episode ends although no flag of its transition says so.
         self._cuts = np.zeros((steps, lanes), np.bool_)
+        self._has_cuts = False
         # The newest step, and which of its transitions have their successor in the ring.
         self._newest: dict[str, Any] | None = None
         self._complete = np.ones(lanes, bool)
         # After a load the newest transitions must be appended again, because the writer is new.
         self._repeat = False
+        # Flags of no lane.
+        self._none = np.zeros(lanes, np.bool_)
         self._sampler_state: dict[str, Any] | None = None
         self._writer: Writer | None = None
         self._sampler: Sampler | None = None
@@ -100,10 +103,20 @@ class Stored:
 
     # Writing
 
-    def add(self, obs: Any, next_obs: Any, **step: NDArray[Any]) -> None:
+    def add(
+        self,
+        obs: Any,
+        next_obs: Any,
+        action: NDArray[Any],
+        reward: NDArray[np.float32],
+        ended: NDArray[np.bool_],
+        truncated: NDArray[np.bool_] | None,
+    ) -> None:
         """Append a transition for each lane, from arrays that have the dtypes of the ring.
 
-        Nothing is stored if a stack of frames differs from the window that the ring would show.
+        `ended` tells which episodes ended, and `truncated` which of them by a time limit; None
+        stands for none. Nothing is stored if a stack of frames differs from the window that the
+        ring would show.
         """
         begun = None
         if self.frames is not None:
@@ -113,17 +126,42 @@ class Stored:
             self._append_newest()
         if self._writer is None:
             self._writer = self.ring.writer(self.lanes, "disabled")
-        if begun is not None and (begun & ~self._complete).any():
-            self._writer.restart(begun & ~self._complete)
-            self._cuts[(self.added - 1) % self.steps] |= begun & ~self._complete
-        index = self._writer.append(obs=self._part(obs), next_obs=self._part(next_obs), **step)
-        self._index[self.added % self.steps] = index
-        self._cuts[self.added % self.steps] = False
+        if begun is not None and begun is not self._complete:
+            cut = begun & ~self._complete
+            if cut.any():
+                self._writer.restart(cut)
+                self._cut(self.added - 1, cut)
+        # Copied, because it is read later, when the caller may have reused the array.
+        ended = ended.copy()
+        if truncated is None:
+            terminated, truncated = ended, self._none
+        else:
+            terminated = ended & ~truncated
+        if self.frames is None:
+            stored, following = obs, next_obs
+        else:
+            stored, following = self.frames.newest(obs), self.frames.newest(next_obs)
+        at = self.added % self.steps
+        self._index[at] = self._writer.append(
+            obs=stored,
+            next_obs=following,
+            action=action,
+            reward=reward,
+            terminated=terminated,
+            truncated=truncated,
+        )
+        if self._has_cuts:
+            self._cuts[at] = False
         self.added += 1
-        # Copied, because they are read later, when the caller may have reused the arrays.
-        step = {name: array.copy() for name, array in step.items()}
-        self._newest = {"obs": _copy(obs), "next_obs": _copy(next_obs), **step}
-        self._complete = step["terminated"] | step["truncated"]
+        self._newest = {
+            "obs": _copy(obs),
+            "next_obs": _copy(next_obs),
+            "action": action.copy(),
+            "reward": reward.copy(),
+            "terminated": terminated,
+            "truncated": truncated,
+        }
+        self._complete = ended
 
     def cut(self, lanes: NDArray[np.bool_]) -> None:
         """End the episodes of some lanes after their newest transitions."""
@@ -132,17 +170,21 @@ class Stored:
         elif self._writer is not None:
             self._writer.restart(lanes & ~self._complete)
         if self.added:
-            self._cuts[(self.added - 1) % self.steps] |= lanes
+            self._cut(self.added - 1, lanes)
         self._complete = self._complete | lanes
 
-    def _part(self, obs: Any) -> Any:
-        """Return the part of observations that the ring holds: the newest frames of stacks."""
-        return obs if self.frames is None else self.frames.split(obs)[:, -1]
+    def _cut(self, step: int, lanes: Any) -> None:
+        """Mark the places of a step as ends of episodes."""
+        self._cuts[step % self.steps, lanes] = True
+        self._has_cuts = True
 
     def _begun(self, obs: NDArray[Any]) -> NDArray[np.bool_]:
         """Return which lanes begin an episode here."""
         if self._newest is None:
             return np.ones(self.lanes, bool)
+        # Bytes are compared much faster than arrays, and few steps begin an episode elsewhere.
+        if obs.tobytes() == self._newest["next_obs"].tobytes():
+            return self._complete
         differ: NDArray[np.bool_] = _bytes(obs) != _bytes(self._newest["next_obs"])
         return self._complete | differ.any(axis=1)
 
@@ -159,7 +201,8 @@ class Stored:
                     f'padding="{other}" if it is padded so, reset the environment if it is in the '
                     "middle of an episode, or leave frames out to store whole stacks"
                 )
-            if (following[lane, :-1] != stacks[lane, 1:]).any():
+            older, newer = following[lane, :-1], stacks[lane, 1:]
+            if older.tobytes() != newer.tobytes() and (older != newer).any():
                 raise ArgumentError(
                     f"environment {lane} does not shift its stack of {frames.count} frames by one: "
                     "the older frames of the next observation are not the newer ones of this; "
@@ -181,9 +224,9 @@ class Stored:
         at = (self.added - 1) % self.steps
         if self.frames is not None:
             # The transitions before those that are left out are the last ones.
-            self._cuts[at - 1, waiting] = True
+            self._cut(at - 1, waiting)
             return
-        self._cuts[at, waiting] = True
+        self._cut(at, waiting)
         of_lane = {int(self._index[at, lane]) >> 48: lane for lane in waiting}
         writers: list[Writer] = []
         # A lane that another process has claimed since the load is left as it is.
@@ -382,6 +425,8 @@ class Stored:
         # Pickles of earlier versions have no cuts and no selector.
         self._cuts = state.get("_cuts", np.zeros_like(self._index, np.bool_))
         self._select = state.get("_select")
+        self._has_cuts = bool(self._cuts.any())
+        self._none = np.zeros(self.lanes, np.bool_)
         self.ring = loaded(files, name, self._persistent, self._dir)
         if is_private(name):
             weakref.finalize(self, forget, self.ring)
@@ -394,9 +439,9 @@ def _bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 def _copy(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _copy(part) for key, part in value.items()}
-    return value.copy()
+    if type(value) is np.ndarray:
+        return value.copy()
+    return {key: _copy(part) for key, part in value.items()}
 
 
 def _row(value: Any, lane: int) -> Any:
