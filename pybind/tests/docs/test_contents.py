@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
+from blocks import PAGES as MARKDOWN
 from blocks import ROOT
 
 DOCS = ROOT / "docs"
@@ -41,6 +43,16 @@ def test_every_page_is_listed_once(listed: object) -> None:
 
 def test_both_tables_have_one_order() -> None:
     assert in_sidebar() == linked()
+
+
+@pytest.mark.parametrize("page", MARKDOWN, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_a_page_opens_with_a_sentence_on_what_it_is_for(page: Path) -> None:
+    text = re.sub(r"<!--.*?-->", "", page.read_text(encoding="utf-8"), flags=re.S)
+    _, title, below = text.partition("# ")
+    assert title
+    opening = below.partition("\n")[2].strip().partition("\n\n")[0]
+    assert re.match(r"[A-Z0-9`\[*]", opening), f"it opens with {opening[:60]!r}"
+    assert opening.rstrip("*").endswith((".", ":", "?")), opening
 
 
 def test_every_decision_is_in_the_table_of_decisions() -> None:
