@@ -62,6 +62,13 @@ def test_the_cells_of_the_notebook_train_an_agent(tmp_path: Path) -> None:
     assert not [path for path in tmp_path.rglob("*") if path.is_file()], "files are left"
 
 
+def test_the_notebook_is_that_of_its_page(tmp_path: Path) -> None:
+    tutorials, written = ROOT / "docs" / "tutorials", tmp_path / "notebook.ipynb"
+    program, page = tutorials / "notebook.py", tutorials / "four-actors.md"
+    subprocess.run([sys.executable, program, page, written], check=True, timeout=60)
+    assert written.read_text() == (EXAMPLES / "notebook.ipynb").read_text(), f"run {program.name}"
+
+
 @pytest.fixture(scope="session")
 def rust_learner(request: pytest.FixtureRequest) -> str:
     """Build the Rust example, or find what `cargo test` built: same profile, same packages."""
