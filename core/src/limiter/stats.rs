@@ -9,6 +9,7 @@ use super::ceiling::ceiling_of;
 use super::limits::{LimiterCounts, RateLimiter};
 use super::size::RingSize;
 use super::{counts, current, most_transitions};
+use crate::error::{LimitedCall, LimiterWait};
 
 /// Statistics of one side of a rate limiter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,6 +66,35 @@ pub struct LimiterStats {
     pub samplers: LimiterSideStats,
     /// Writers and samplers that wait now.
     pub waiters: Vec<LimiterWaiter>,
+}
+
+impl LimiterStats {
+    /// Describes the wait of a process at a moment, in milliseconds since 1970, in the words of the
+    /// error that would end it. `peers` are the live processes of the other side. The items that
+    /// are counted for a batch already are not known, so they are given as 0.
+    #[must_use]
+    pub fn describe(&self, waiter: &LimiterWaiter, unix_ms: u64, peers: Vec<u64>) -> LimiterWait {
+        let LimiterCounts { inserts, samples, deletes } = self.counts;
+        let (call, has_peers) = match waiter.lane {
+            Some(lane) => (LimitedCall::Append { lane }, self.has_sampler),
+            None => (LimitedCall::Draw, self.has_writer),
+        };
+        let holds = |ceiling: &u64| waiter.lane.is_some() && inserts >= *ceiling;
+        LimiterWait {
+            call,
+            wanted: waiter.wanted,
+            held: 0,
+            waited_ms: unix_ms.saturating_sub(waiter.since_unix_ms).into(),
+            needed: waiter.needed,
+            inserts,
+            samples,
+            deletes,
+            ceiling: self.ceiling.filter(holds),
+            limits: self.limits.map_or_else(|| "damaged".to_owned(), |limits| limits.to_string()),
+            peers,
+            has_peers,
+        }
+    }
 }
 
 /// Returns the statistics of the limiter of a ring, if it has one. `drawable` transitions can be

@@ -13,3 +13,4 @@ pub(crate) mod persist;
 pub(crate) mod reader_ages;
 pub(crate) mod ring_report;
 pub(crate) mod table_distributions;
+pub(crate) mod waits;

@@ -19,42 +19,39 @@ const MAX_COUNTED_ROWS: u64 = 1 << 22;
 pub(crate) enum TableScan {
     /// No ring.
     Skip,
-    /// Rings of at most [`MAX_COUNTED_ROWS`] rows, for views that count again and again.
+    /// Rings of at most [`MAX_COUNTED_ROWS`] rows, for views that count again and again. Of larger
+    /// ones only the locked and unreadable tables are looked for.
     Repeated,
     /// Every ring.
     Whole,
 }
 
-/// Distributions by the names of tables, and the tables that are locked or unreadable. Empty for a
-/// ring that was not counted.
+/// Distributions by the names of tables, and the tables that are locked or unreadable. A ring that
+/// was not counted has no distributions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct TableDistributions {
-    /// Tables that a process keeps locked. Empty with [`TableScan::Repeated`].
+    /// Tables that a process keeps locked, of a ring of any size.
     pub(crate) locked: Vec<LockedTable>,
-    /// Tables that cannot be opened. Empty with [`TableScan::Repeated`].
+    /// Tables that cannot be opened, of a ring of any size.
     pub(crate) unreadable: Vec<UnreadableReport>,
     pub(crate) priorities: BTreeMap<String, PriorityDistribution>,
     pub(crate) times_sampled: BTreeMap<String, Vec<TimesBin>>,
 }
 
 impl TableDistributions {
-    /// Counts the tables of a ring. Fails if they cannot be listed. O(rows) a table.
+    /// Looks for locked and unreadable tables of a ring, and counts its tables. Fails if they
+    /// cannot be listed. O(rows) a table that is counted.
     pub(crate) fn read(observed: &Observed, scan: TableScan) -> Result<Self, RingError> {
         let ring = observed.ring();
-        let counted = match scan {
-            TableScan::Skip => false,
-            TableScan::Repeated => ring.capacity() <= MAX_COUNTED_ROWS,
-            TableScan::Whole => true,
-        };
-        if !counted {
+        if scan == TableScan::Skip {
             return Ok(Self::default());
-        }
-        let (priorities, times_sampled) = (ring.priority_distributions(), ring.times_sampled());
-        if scan != TableScan::Whole {
-            return Ok(Self { priorities, times_sampled, ..Self::default() });
         }
         let unreadable = ring.unreadable_tables()?.into_iter().map(UnreadableReport::from);
         let (locked, unreadable) = (ring.locked_tables()?, unreadable.collect());
+        if scan == TableScan::Repeated && ring.capacity() > MAX_COUNTED_ROWS {
+            return Ok(Self { locked, unreadable, ..Self::default() });
+        }
+        let (priorities, times_sampled) = (ring.priority_distributions(), ring.times_sampled());
         Ok(Self { locked, unreadable, priorities, times_sampled })
     }
 }

@@ -1,5 +1,5 @@
-//! Metrics of tables of priorities and of claims: their distributions, bin by bin. Counters of
-//! tables of learned columns.
+//! Metrics of tables of priorities and of claims: their distributions, bin by bin. Locked tables.
+//! Counters of tables of learned columns.
 
 use backcast_core::{LearnedCounters, LearnedTableInfo};
 
@@ -8,9 +8,10 @@ use crate::objects::table_distributions::TableDistributions;
 
 /// Metrics of tables, all of them gauges.
 #[expect(clippy::cast_precision_loss, reason = "Prometheus has 64-bit floats")]
-pub(super) fn families(rings: &[(String, TableDistributions)]) -> [Family; 4] {
-    let [mut rows, mut effective, mut bins, mut times] = [const { Vec::new() }; 4];
+pub(super) fn families(rings: &[(String, TableDistributions)]) -> [Family; 5] {
+    let [mut rows, mut effective, mut bins, mut times, mut locked] = [const { Vec::new() }; 5];
     for (ring, found) in rings {
+        locked.push((vec![("ring", ring.clone())], found.locked.len() as f64));
         let sample = |table: &str, bin: Option<(&'static str, String)>, value| -> Sample {
             let labels = [("ring", ring.clone()), ("table", table.to_owned())];
             (labels.into_iter().chain(bin).collect(), value)
@@ -45,6 +46,7 @@ pub(super) fn families(rings: &[(String, TableDistributions)]) -> [Family; 4] {
             "Transitions by the times that a table of claims handed them out",
             times,
         ),
+        gauge("backcast_locked_tables", "Tables that a process keeps locked", locked),
     ]
 }
 

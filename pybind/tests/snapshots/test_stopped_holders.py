@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.request
 import warnings
 import zlib
 from collections.abc import Callable, Iterator
@@ -126,6 +127,13 @@ def test_the_command_line_says_which_table_a_snapshot_lacks(
         assert "stopped)" in shown
         stat = json.loads(run(place, "--json", "stat", "held").stdout)
         assert stat["locked_tables"] == [{"table": "priority", "pids": [pid]}]
+        once = ("top", "--once", "--interval", "0.05")
+        [seen] = json.loads(run(place, "--json", *once).stdout)["rings"]
+        assert seen["locked_tables"] == stat["locked_tables"]
+        [said] = seen["waits"]
+        assert said.startswith(f"the table `priority` is locked by process {pid} (")
+        assert "stopped), and changes of it wait; let that process continue" in said
+        assert f"held: {said}" in run(place, *once).stdout
 
 
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "term"])
@@ -258,7 +266,10 @@ def test_a_daemon_saves_without_a_locked_table_says_so_and_ends(
     with ring(place, persistent=True) as buf:
         pid = hold(buf)
         flags = ["--persist-mode", "periodic", "--persist-every", "10ms"]
-        with serving(place, *flags, "--persist-store", str(tmp_path)):
+        flags += ["--persist-store", str(tmp_path), "--metrics", "127.0.0.1:0"]
+        with serving(place, *flags) as daemon:
+            metrics = urllib.request.urlopen(daemon["metrics"], timeout=60).read().decode()
+            assert '\nbackcast_locked_tables{ring="held"} 1.0\n' in metrics
             report: dict[str, Any] = {}
             for _ in range(1_000):
                 report = json.loads(run(place, "--json", "stat", "held").stdout)
@@ -293,6 +304,10 @@ def test_rows_are_saved_without_a_damaged_table(place: Path, tmp_path: Path, tab
         assert (list(report["left_out"]), report["rows"]) == ([table], 101)
         stat = run(place, "stat", "held").stdout
         assert f"table {table}: " in stat
+        once = ("--json", "top", "--once", "--interval", "0.05")
+        [seen] = json.loads(run(place, *once).stdout)["rings"]
+        [unreadable] = seen["unreadable_tables"]
+        assert (unreadable["table"], unreadable["state"]) == (table, "damaged")
 
         # A call that opens the damaged table says how to remove it alone.
         opens: dict[str, Callable[[], Any]] = {

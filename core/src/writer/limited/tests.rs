@@ -204,11 +204,15 @@ fn a_long_wait_is_reported_once() {
     append(&mut writer, &[false], None).unwrap();
     let reports = RefCell::new(Vec::new());
     let looks = Cell::new(0);
+    let described = RefCell::new(String::new());
     let ends = |report: Option<WaitReport<'_>>| {
         if looks.get() > 0 {
             let stats = ring.stats().limiter.unwrap();
-            assert_eq!((stats.writers.waiting, stats.waiters[0].lane), (1, Some(0)));
-            assert_eq!((stats.waiters[0].wanted, stats.waiters[0].needed), (1, 1));
+            let waiter = stats.waiters[0];
+            assert_eq!((stats.writers.waiting, waiter.lane), (1, Some(0)));
+            assert_eq!((waiter.wanted, waiter.needed), (1, 1));
+            *described.borrow_mut() =
+                stats.describe(&waiter, waiter.since_unix_ms, Vec::new()).to_string();
         }
         reports.borrow_mut().extend(report.map(|report| report.text().to_owned()));
         looks.set(looks.get() + 1);
@@ -222,6 +226,10 @@ fn a_long_wait_is_reported_once() {
     let reports = reports.into_inner();
     assert_eq!(reports.len(), 1);
     assert!(reports[0].contains("lane 0"), "{}", reports[0]);
+    // Another process sees the wait in the same words.
+    let described = described.into_inner();
+    let words = described.split_once(" ms for ").unwrap().1;
+    assert!(reports[0].contains(words), "{described}, {}", reports[0]);
     let stats = ring.stats().limiter.unwrap();
     assert_eq!((stats.waiters.len(), stats.writers.waits), (0, 1));
     assert!(stats.writers.waited > Duration::ZERO);

@@ -59,6 +59,7 @@ pub(crate) const RINGS: [TableColumn<RingFrame>; 14] = [
         let waits = [
             (ring.rows_awaited, "rows"),
             (ring.release_awaited, "lease"),
+            (!ring.locked_tables.is_empty(), "table"),
             (ring.limited_writers > Some(0), "append"),
             (ring.limited_samplers > Some(0), "draw"),
         ];

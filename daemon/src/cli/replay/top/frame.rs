@@ -5,12 +5,16 @@ use std::time::Duration;
 use backcast_core::{LaneStats, ReaderStats, RingStats};
 use serde::Serialize;
 
+use super::columns;
 use super::fleet::FleetFrame;
 use super::params::ParamsFrame;
 use super::readers::ReaderFrame;
 use super::reading::{Reading, RingReading};
 use super::tables::TableFrame;
+use crate::cli::console::printable;
 use crate::objects::catalogue::ObjectState;
+use crate::objects::table_distributions::{LockedReport, UnreadableReport};
+use crate::objects::waits;
 
 /// JSON of one frame; rates are null until there are two readings of a ring.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -59,6 +63,8 @@ pub(crate) struct RingFrame {
     pub(crate) limited_writers: Option<u64>,
     /// Samplers that the rate limiter holds back; null without a limiter.
     pub(crate) limited_samplers: Option<u64>,
+    /// Sentences on who waits for whom. Waits for the rate limiter begin to count after a second.
+    pub(crate) waits: Vec<String>,
     pub(crate) stalls: u64,
     pub(crate) dropped_rows: u64,
     /// Rows published and not on disk; null if the ring is not persisted.
@@ -70,6 +76,10 @@ pub(crate) struct RingFrame {
     /// Tables of priorities, of claims and of learned columns. A ring of over 2^22 rows shows only
     /// its tables of learned columns.
     pub(crate) tables: Vec<TableFrame>,
+    /// Tables that a process keeps locked.
+    pub(crate) locked_tables: Vec<LockedReport>,
+    /// Tables that cannot be opened.
+    pub(crate) unreadable_tables: Vec<UnreadableReport>,
     /// Readers that have drawn.
     pub(crate) reader_ages: Vec<ReaderFrame>,
     pub(crate) lanes: Vec<LaneFrame>,
@@ -96,7 +106,7 @@ impl Frame {
         let apart = apart.filter(|apart| !apart.is_zero());
         let row = |seen: &RingReading| {
             let earlier = before.and_then(|before| same(before, seen));
-            RingFrame::of(seen, earlier.zip(apart))
+            RingFrame::of(seen, now.unix_ns / 1_000_000, earlier.zip(apart))
         };
         Self {
             at_unix_ns: now.unix_ns,
@@ -118,6 +128,20 @@ impl Frame {
                 .collect(),
             fleets: now.rings.iter().filter_map(FleetFrame::of).collect(),
         }
+    }
+
+    /// Returns a line for each wait and each table that cannot be opened.
+    pub(crate) fn troubles(&self) -> impl Iterator<Item = String> {
+        let of_ring = |ring: &'_ RingFrame| -> Vec<String> {
+            let name = columns::shortened(&printable(&ring.name), columns::LONGEST_NAME);
+            let waits = ring.waits.iter().map(|said| format!("{name}: {}", printable(said)));
+            let unreadable = ring.unreadable_tables.iter();
+            let tables = unreadable.map(|UnreadableReport { table, state, problem }| {
+                printable(&format!("{name}: the table `{table}` is {state}: {problem}"))
+            });
+            waits.chain(tables).collect()
+        };
+        self.rings.iter().flat_map(of_ring)
     }
 
     /// Returns a line for each fleet, then one for each set of parameters, and for each table and
@@ -148,7 +172,8 @@ fn same<'a>(before: &'a Reading, seen: &RingReading) -> Option<&'a RingStats> {
 }
 
 impl RingFrame {
-    fn of(seen: &RingReading, before: Option<(&RingStats, Duration)>) -> Self {
+    fn of(seen: &RingReading, unix_ms: u64, before: Option<(&RingStats, Duration)>) -> Self {
+        let locked = &seen.distributions.locked;
         let mut row = Self {
             name: seen.name.clone(),
             state: seen.state,
@@ -168,12 +193,15 @@ impl RingFrame {
             release_awaited: false,
             limited_writers: None,
             limited_samplers: None,
+            waits: Vec::new(),
             stalls: 0,
             dropped_rows: 0,
             persist_behind_rows: seen.persist.as_ref().map(|persist| persist.behind_rows),
             persist_behind_s: seen.persist.as_ref().map(|persist| persist.behind_s),
             persist_error: seen.persist.as_ref().and_then(|persist| persist.error.clone()),
             tables: TableFrame::all_of(seen),
+            locked_tables: locked.iter().map(LockedReport::from).collect(),
+            unreadable_tables: seen.distributions.unreadable.clone(),
             reader_ages: ReaderFrame::all_of(seen),
             lanes: Vec::new(),
         };
@@ -192,6 +220,7 @@ impl RingFrame {
         row.release_awaited = stats.release_awaited;
         row.limited_writers = stats.limiter.as_ref().map(|limiter| limiter.writers.waiting);
         row.limited_samplers = stats.limiter.as_ref().map(|limiter| limiter.samplers.waiting);
+        row.waits = waits::sentences(stats, locked, unix_ms);
         row.stalls = sum(|lane| lane.stalls);
         row.dropped_rows = sum(|lane| lane.dropped);
         row.lanes = stats.lane_stats.iter().map(|lane| LaneFrame::of(lane, before)).collect();
@@ -400,6 +429,32 @@ mod tests {
             assert_eq!(frame.rings[0].batch_rate_per_s, Some(batches_per_s), "{id}");
             assert_eq!(frame.rings[0].sample_rate_per_s, Some(batches_per_s * 256.0), "{id}");
         }
+    }
+
+    #[test]
+    fn locked_and_damaged_tables_are_said() {
+        let mut seen = ring("pong", 0);
+        let problem = "its header is cut".to_owned();
+        let damaged =
+            UnreadableReport { table: "queue".to_owned(), state: ObjectState::Damaged, problem };
+        seen.distributions.unreadable = vec![damaged];
+        let frame = Frame::of(&reading(3, vec![seen]), None);
+        assert_eq!(frame.rings[0].waits, Vec::<String>::new());
+        let lines: Vec<String> = frame.troubles().collect();
+        assert_eq!(lines, ["pong: the table `queue` is damaged: its header is cut"]);
+    }
+
+    #[test]
+    fn a_writer_that_waits_for_a_lease_names_its_process() {
+        let mut seen = ring("pong", 50);
+        stats(&mut seen).release_awaited = true;
+        stats(&mut seen).rows_awaited = true;
+        let frame = Frame::of(&reading(3, vec![seen]), None);
+        let [lease, rows] = frame.rings[0].waits.as_slice() else { panic!("{frame:?}") };
+        let ended = "a writer waits for a lease to end (it ended just now)";
+        assert!(lease.starts_with(ended), "{lease}");
+        let written = "a process waits for rows or transitions; it is written by process 4242";
+        assert!(rows.starts_with(written), "{rows}");
     }
 
     #[test]

@@ -65,7 +65,8 @@ impl Fails for TerminalError {
     }
 }
 
-fn interval(text: &str) -> Result<Duration, String> {
+/// Reads the seconds between two readings.
+pub(crate) fn interval(text: &str) -> Result<Duration, String> {
     const LEAST: Duration = Duration::from_millis(50);
     const MOST: Duration = Duration::from_secs(3600);
     let seconds: Option<f64> = text.parse().ok();
@@ -141,7 +142,7 @@ fn once(
     if !frame.rings.is_empty() {
         print(console, &RINGS, &frame.rings);
     }
-    for line in frame.lines() {
+    for line in frame.troubles().chain(frame.lines()) {
         console.text(&line);
     }
     for ring in frame.rings.iter().filter(|_| !args.names.is_empty()) {

@@ -31,7 +31,7 @@ const HELP: [&str; 17] = [
     "BATCH/S  batches drawn by readers  DRAWN/S  their rows, windows included",
     "OLDEST   age of the oldest row at the current rate; the mean age of a",
     "         uniform draw is half of it",
-    "WAIT     for rows, for a lease to end; append, draw: for the rate limiter",
+    "WAIT     for rows, a lease, a locked table; append, draw: for the rate limiter",
     "READERS  samplers and holders of leases that have a slot",
     "PINS     leases that freeze rows   STALLS   appends delayed by a lease",
     "DROPPED  rows dropped because of a lease",
@@ -114,23 +114,23 @@ fn heading<'a>(app: &App, place: &str, palette: Palette, width: u16) -> Vec<Line
     all.take(MOST_HEADING).collect()
 }
 
-/// Draws a line for each fleet, set of parameters, table and reader below the rings, on at most a
-/// third of the page. Returns the area that is left. On other pages, draws nothing and returns the
-/// whole area.
+/// Draws a line for each wait, fleet, set of parameters, table and reader below the rings, on at
+/// most a third of the page. Returns the area that is left. On other pages, draws nothing and
+/// returns the whole area.
 fn lines(canvas: &mut Canvas<'_>, app: &App, area: Rect, palette: Palette) -> Rect {
-    let Frame { fleets, params, rings, .. } = &app.frame;
-    let of_rings: usize = rings.iter().map(|ring| ring.tables.len() + ring.reader_ages.len()).sum();
-    let count = u16::try_from(fleets.len() + params.len() + of_rings).unwrap_or(u16::MAX);
-    if app.page != TopPage::Rings || count == 0 {
+    if app.page != TopPage::Rings {
         return area;
     }
+    let Frame { fleets, params, .. } = &app.frame;
+    let states = fleets.iter().map(|_| ObjectState::Held).chain(params.iter().map(|p| p.state));
+    let styles = states.map(|state| palette.state(state)).chain(std::iter::repeat(Style::new()));
+    let yellow = palette.colour(Color::Yellow);
+    let troubles = app.frame.troubles().map(|line| Line::styled(line, yellow));
+    let lines = app.frame.lines().zip(styles).map(|(line, style)| Line::styled(line, style));
+    let lines: Vec<Line<'_>> = troubles.chain(lines).collect();
+    let count = u16::try_from(lines.len()).unwrap_or(u16::MAX);
     let height = Constraint::Length(count.min(area.height / 3));
     let [left, foot] = Layout::vertical([Constraint::Min(0), height]).areas(area);
-    let states = fleets.iter().map(|_| ObjectState::Held).chain(params.iter().map(|p| p.state));
-    let styles = states.map(|state| palette.state(state));
-    let styles = styles.chain(std::iter::repeat_n(Style::new(), of_rings));
-    let lines = app.frame.lines().zip(styles).map(|(line, style)| Line::styled(line, style));
-    let lines: Vec<Line<'_>> = lines.collect();
     canvas.render_widget(Paragraph::new(lines), foot);
     left
 }
