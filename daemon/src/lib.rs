@@ -1,9 +1,9 @@
 //! The `backcast` command line as a library, the daemon of a directory, and its client.
 //!
 //! The cargo binary calls [`run`], and the wheel's console script [`run_with`]. Neither ends the
-//! process, except that `demo` replaces the process of [`run`] by Python. Results go to `out`,
-//! everything else to `err`. The return value is the exit status: 0 done, 1 found problems, 2 wrong
-//! usage, 3 no such object, or an export that misses rows, 128 plus the number of a signal.
+//! process, except that `demo` and `ui` replace the process of [`run`] by Python. Results go to
+//! `out`, everything else to `err`. The return value is the exit status: 0 done, 1 found problems,
+//! 2 wrong usage, 3 no such object, or an export that misses rows, 128 plus the number of a signal.
 //!
 //! ```
 //! use std::ffi::OsString;
@@ -28,7 +28,7 @@ mod text;
 #[path = "../tests/it/shelf/pty.rs"]
 mod pty;
 
-pub use cli::{DemoCall, DemoLauncher, Host, Stream, run, run_with};
+pub use cli::{Host, PageSettings, PythonCall, PythonLauncher, Stream, run, run_with};
 pub use client::{Client, ClientError};
 pub use protocol::{
     Code, Gone, Granted, Grown, LeftOut, ListedObject, NameTaken, OverBudget, Pong, SaveOutcome,

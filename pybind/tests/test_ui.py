@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 import os
 import socket
 import subprocess
 import sys
-import time
+import threading
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import backcast as bc
 import numpy as np
 import pytest
 from backcast import cli, ui
-from backcast.ui import _charts, _feed, _model, _tables, _waits, _window
-from backcast.ui._arguments import Settings, parsed, socket_of
+from backcast.ui import _charts, _feed, _tables, _window, _words
 from backcast.ui._guard import Guard
+from backcast.ui._settings import Settings
 
 
 def lane(number: int, *, rate: float | None = 0.0, held: bool = True) -> dict[str, Any]:
@@ -42,7 +44,8 @@ def ring(name: str, **changed: object) -> dict[str, Any]:
     )
     zeros += ("stalls", "dropped_rows", "publish_rate_per_s", "fill")
     flags = {"rows_awaited": False, "release_awaited": False}
-    lists = {"tables": [], "reader_ages": [], "lanes": [lane(0)]}
+    lists: dict[str, Any] = {"tables": [], "reader_ages": [], "lanes": [lane(0)], "waits": []}
+    lists |= {"locked_tables": [], "unreadable_tables": []}
     sizes = {"allocated_bytes": 1 << 20, "capacity_rows": 1_000}
     made = {"name": name, "state": "held"} | dict.fromkeys(nothing) | dict.fromkeys(zeros, 0)
     return made | flags | lists | sizes | changed
@@ -59,17 +62,13 @@ def frame(*rings: dict[str, Any], daemon: bool = False, **changed: object) -> di
 
 def test_the_made_up_frame_has_the_keys_of_a_real_one(place: Path) -> None:
     with bc.ReplayBuffer.create("real", {"x": "f4"}, capacity=100, dir=place):
-        top = [sys.executable, "-m", "backcast", "--dir", str(place), "--json", "top", "--once"]
-        printed = subprocess.run(
-            [*top, "--interval", "0.05"], capture_output=True, check=True, timeout=60
-        )
-    real = json.loads(printed.stdout)
+        real = top(place)
     made = frame(ring("real"))
     assert made.keys() == real.keys()
     assert made["rings"][0].keys() == real["rings"][0].keys()
     assert made["rings"][0]["lanes"][0].keys() == real["rings"][0]["lanes"][0].keys()
-    [row] = _tables.rows(_tables.RINGS, real["rings"])
-    assert (row["name"], row["waits"], row["lanes"]) == ("real", "-", "0 of 1")
+    [row] = _tables.rows("Rings", real["rings"])
+    assert (row["name"], row["waits"], row["lanes"]) == ("real", 0, "0 of 1")
 
 
 def test_a_row_has_what_an_operator_looks_for() -> None:
@@ -78,92 +77,124 @@ def test_a_row_has_what_an_operator_looks_for() -> None:
         fill=0.25,
         publish_rate_per_s=1234.56,
         lanes=[lane(0, rate=600.0), lane(1, rate=634.56), lane(2, held=False)],
-        limited_samplers=2,
+        waits=["a", "b"],
         persist_behind_rows=12_000,
         persist_behind_s=90.0,
     )
-    [row] = _tables.rows(_tables.RINGS, [shown])
-    assert (row["fill"], row["publish_rate_per_s"]) == (0.25, 1230.0)
-    assert row["lanes"] == "2 of 3"
-    assert (row["waits"], row["unsaved"], row["size"]) == ("2 draw", "12k, 1.5 min", "1 MiB")
-    failing = ring("walk", persist_error="no space")
-    assert _tables.rows(_tables.RINGS, [failing])[0]["unsaved"] == "failing"
+    [row] = _tables.rows("Rings", [shown])
+    assert (row["fill"], row["publish_rate_per_s"]) == (0.25, 1234.56)
+    assert (row["lanes"], row["waits"], row["allocated_bytes"]) == ("2 of 3", 2, "1 MiB")
+    assert (row["persist_behind_rows"], row["persist_behind_s"]) == (12_000, "1.5 min")
+    assert "25% full" in _words.facts(shown)
+    assert "12,000 rows unsaved" in _words.facts(shown)
+    assert [row["row"] for row in _tables.rows("Rings", [shown, shown])] == [0, 1]
 
 
-def test_every_value_of_a_row_is_a_number_or_words() -> None:
-    fleet: dict[str, Any] = {"name": "fleet-1", "buffer": None, "n": 4, "running": 3}
-    fleet |= dict.fromkeys(("restarts", "updates", "updates_per_s", "episodes"), 2)
-    unknown = ("rows_per_s", "samples_per_insert", "policy_version", "policy_age_versions")
-    fleet |= dict.fromkeys((*unknown, "policy_age_s", "return_mean"))
-    [row] = _tables.rows(_tables.FLEETS, [fleet])
-    assert (row["running"], row["policy_age"], row["return_mean"]) == ("3 of 4", "-", None)
-    fleet |= {"policy_age_versions": 2.5, "policy_age_s": 0.5}
-    assert _tables.rows(_tables.FLEETS, [fleet])[0]["policy_age"] == "2.5 versions, 0.5 s"
-    for columns in (_tables.RINGS, _tables.FLEETS, _tables.PARAMS, _tables.LANES, _tables.SHARDS):
-        assert len({column.key for column in columns}) == len(columns)
-        assert any(column.is_narrow for column in columns)
-
-
-@pytest.mark.parametrize(
-    ("number", "words"),
-    [(0, "0"), (12.34, "12.3"), (999.6, "1k"), (2.5e6, "2.5M"), (3e12, "3,000G")],
-)
-def test_numbers_keep_three_digits(number: float, words: str) -> None:
-    assert _model.scaled(number).replace("3e+03", "3,000") == words
+@pytest.mark.parametrize("title", _tables.TABLES)
+def test_every_column_is_found_on_a_narrow_screen_or_left_out(title: str) -> None:
+    columns = _tables.TABLES[title]
+    assert len({column.key for column in columns}) == len(columns)
+    assert 1 < sum(column.is_narrow for column in columns) < 6
+    made = [column.options(place) for place, column in enumerate(columns)]
+    assert [one["classes"] == "" for one in made] == [column.is_narrow for column in columns]
+    nothing: dict[str, Any] = {
+        column.key: [] if column.kind in ("writers", "length") else None for column in columns
+    }
+    sizes = {column.key: 0 for column in columns if column.kind == "size"}
+    [row] = _tables.rows(title, [nothing | sizes])
+    json.dumps(row)
 
 
 def test_what_vanishes_is_said() -> None:
     before, after = frame(ring("a"), ring("b"), daemon=True), frame(ring("b"))
-    assert _model.changes(None, before) == []
-    assert _model.changes(before, before) == []
-    removed, ended = _model.changes(before, after)
+    assert list(_words.changes(None, before)) == []
+    assert list(_words.changes(before, before)) == []
+    removed, ended = _words.changes(before, after)
     assert removed == "ring `a` is no longer in memory"
     assert ended.startswith("the daemon ended: nothing is saved by itself")
-    assert _model.changes(after, frame(ring("b"), daemon=True)) == ["a daemon runs"]
+    assert list(_words.changes(after, frame(ring("b"), daemon=True))) == ["a daemon runs"]
 
 
 def test_what_does_not_work_is_said() -> None:
     late = {"name": "fleet-1", "updated_unix_ns": 80_000_000_000}
     damaged = ring("torn", state="damaged", error="its header is cut")
-    found = frame(damaged, ring("full", persist_error="no space"), fleets=[late])
-    assert _model.problems(found) == [
+    cut = {"table": "queue", "state": "damaged", "problem": "it is cut"}
+    waits = ring("held", unreadable_tables=[cut], waits=["a process waits"])
+    found = frame(damaged, ring("full", persist_error="no space"), waits, fleets=[late])
+    assert list(_words.all_troubles(found)) == [
         "ring `torn` is damaged: its header is cut",
         "rows of ring `full` cannot be saved: no space",
+        "table `queue` of ring `held` is damaged: it is cut",
+        "ring `held`: a process waits",
         "fleet `fleet-1` has not reported for 10.0 s",
     ]
+    assert list(_words.all_troubles(frame())) == ["there are no rings yet"]
 
 
 def test_a_draw_that_waits_is_reported_in_the_words_of_its_error(place: Path) -> None:
     limits = bc.RateLimiter(4, min_size=100)
-    with bc.ReplayBuffer.create(
-        "held", {"x": "f4"}, capacity=500, limiter=limits, dir=place
-    ) as buf:
-        stats, now = buf.stats(), ring("held", limited_samplers=1)
-        with buf.sampler() as sampler, pytest.raises(bc.RateLimitTimeoutError) as error:
-            sampler.sample(8, timeout=0.01)
-    waiter = {"pid": os.getpid(), "lane": None, "slot": 0, "wanted": 8, "needed": 100}
-    waiter["since_unix_ms"] = int((time.time() - 12) * 1e3)
-    stats["limiter"]["waiters"] = [waiter]
-    [said] = _waits.sentences(stats, now)
-    words = str(error.value).partition("for writers")[2].partition("; living")[0]
-    assert f"by process {os.getpid()} has waited 12 s for writers{words}" in said
-    waiter["since_unix_ms"] = int(time.time() * 1e3)
-    assert _waits.sentences(stats, now) == []
-    waiter |= {"lane": 3, "since_unix_ms": 0}
-    [said] = _waits.sentences(stats, now)
-    assert f"the writer of lane 3 (process {os.getpid()})" in said
-    assert said.endswith("living samplers: none")
+    ended, errors = threading.Event(), list[str]()
+    made = bc.ReplayBuffer.create("held", {"x": "f4"}, capacity=500, limiter=limits, dir=place)
+    with made as buf, buf.sampler() as sampler:
+
+        def draw() -> None:
+            while not ended.is_set():
+                try:
+                    sampler.sample(8, timeout=3)
+                except bc.RateLimitTimeoutError as error:
+                    errors.append(str(error))
+
+        thread = threading.Thread(target=draw)
+        thread.start()
+        try:
+            for _ in range(60):
+                [seen] = top(place)["rings"]
+                # A wait is reported after a second.
+                if seen["waits"] and errors:
+                    break
+        finally:
+            ended.set()
+            thread.join(60)
+    [said] = seen["waits"]
+    assert said.startswith(f"process {os.getpid()} (")
+    words = errors[0].partition(" ms for writers")[2].partition("; start")[0]
+    assert said.endswith(f"000 ms for writers{words}")
 
 
 def test_a_lease_that_is_waited_for_names_its_process(place: Path) -> None:
-    with bc.ReplayBuffer.create("leased", {"x": "f4"}, capacity=500, dir=place) as buf:
-        with buf.writer() as writer:
-            for t in range(100):
+    made = bc.ReplayBuffer.create(
+        "leased", {"x": "f4"}, capacity=500, lease_timeout=3_600, dir=place
+    )
+
+    def write(count: int) -> None:
+        with suppress(bc.errors.LeaseWarning), made.writer() as writer:
+            for t in range(count):
                 writer.append(x=t, terminated=False, truncated=False)
-        with buf.lease(0, 40, 10):
-            [said] = _waits.sentences(buf.stats(), ring("leased", release_awaited=True))
-    assert "lane 0 from row 40 on, by process " in said
-    assert f"{os.getpid()} (" in said
+
+    with made:
+        write(100)
+        lease = made.lease(0, 40, 10)
+        thread = threading.Thread(target=write, args=(20_000,))
+        thread.start()
+        try:
+            seen = next(filter(None, (top(place)["rings"][0]["waits"] for _ in range(60))))
+        finally:
+            with suppress(bc.errors.LeaseWarning):
+                lease.close()
+            thread.join(60)
+    assert seen[0].startswith(
+        "a writer waits for a lease to end (lane 0 from row 40 on, by process "
+    )
+    assert f"{os.getpid()} (" in seen[0]
+
+
+def top(place: Path) -> dict[str, Any]:
+    """Return a frame of a directory."""
+    command = [sys.executable, "-m", "backcast", "--dir", str(place), "--json", "top", "--once"]
+    command += ["--interval", "0.05"]
+    printed = subprocess.run(command, capture_output=True, check=True, timeout=60)
+    found: dict[str, Any] = json.loads(printed.stdout)
+    return found
 
 
 def test_a_window_is_no_draw_of_a_limiter(place: Path) -> None:
@@ -172,20 +203,8 @@ def test_a_window_is_no_draw_of_a_limiter(place: Path) -> None:
         with buf.writer() as writer:
             writer.append(x=1, terminated=False, truncated=False)
             writer.append(x=1, terminated=False, truncated=False)
-        assert isinstance(_window.draw("one", str(place)), _window.Drawn)
+        assert _window.draw("one", str(place)).named == {"x": [1.0, 1.0]}
         assert buf.stats()["limiter"]["samples"] == 0
-
-
-def test_locked_and_damaged_tables_are_reported() -> None:
-    locked = {"table": "priority", "pids": [os.getpid()]}
-    damaged = {"table": "queue", "state": "damaged", "problem": "cut"}
-    said = _waits.locks({"locked_tables": [locked], "unreadable_tables": [damaged]})
-    assert said[0].startswith(f"the table `priority` is locked by process {os.getpid()} (")
-    assert said[1] == "the table `queue` is damaged: cut"
-    [unknown] = _waits.locks({"locked_tables": [locked | {"pids": []}], "unreadable_tables": []})
-    assert unknown.startswith(
-        "the table `priority` is locked by another process, and a change waits"
-    )
 
 
 def test_a_window_has_candles_lines_or_frames(place: Path) -> None:
@@ -198,23 +217,22 @@ def test_a_window_has_candles_lines_or_frames(place: Path) -> None:
     for name, (dtype, obs) in kinds.items():
         columns = {"obs": dtype, "reward": "f4"}
         with bc.ReplayBuffer.create(name, columns, capacity=500, dir=place) as buf:
-            assert _window.draw(name, str(place)) == "no rows to show yet"
+            assert _window.draw(name, str(place)) == _window.Drawn("no rows to show yet")
             with buf.writer() as writer:
                 for t in range(100):
                     step = {"obs": obs, "next_obs": obs, "reward": t}
                     writer.append(**step, terminated=t == 99, truncated=False)
             drawn = _window.draw(name, str(place))
-        assert isinstance(drawn, _window.Drawn)
-        assert drawn.window is not None
-        json.dumps(_charts.window(drawn.window))
-        assert bool(drawn.window.prices) == (name == "bars")
-        assert len(drawn.window.places) <= (9 if name == "images" else 64)
+        options = _charts.window(drawn)
+        json.dumps(options, allow_nan=False)
+        assert options["series"][0]["type"] == ("candlestick" if name == "bars" else "line")
+        assert len(drawn.places) <= (9 if name == "images" else 64)
         assert [one.shape for one in drawn.frames.get("obs", [])] == [(8, 8)] * 8 * (
             name == "images"
         )
         if name == "vector":
-            assert list(drawn.window.lines) == ["reward", "obs[0]", "obs[1]", "obs[2]"]
-    assert "no ring named `gone`" in str(_window.draw("gone", str(place)))
+            assert list(drawn.named) == ["reward", "obs[0]", "obs[1]", "obs[2]"]
+    assert "no ring named `gone`" in _window.draw("gone", str(place)).title
 
 
 def rows_of(count: int = 4, flags: int = 0, **columns: object) -> dict[str, Any]:
@@ -228,18 +246,19 @@ def test_candles_need_four_prices_of_one_parent() -> None:
     prices = dict.fromkeys(("open", "high", "low", "close"), one)
     without = {name: price for name, price in prices.items() if name != "high"}
     wide = dict.fromkeys(prices, np.ones((4, 2, 2), "f4"))
+    tickers = dict.fromkeys(prices, np.ones((4, 2), "f4"))
     cases: tuple[tuple[dict[str, Any], bool], ...] = (
         ({"obs": prices}, True),
         ({"obs": {"bars": prices}}, True),
+        ({"obs": tickers}, True),
         ({"close": one}, False),
         ({"obs": without, "info": {"high": one}}, False),
         ({"obs": wide}, False),
     )
     for columns, has_candles in cases:
-        window = _window.of_rows(rows_of(**columns), 0).window
-        assert window is not None
-        assert bool(window.prices) == has_candles
-        assert bool(window.lines) != has_candles
+        window = _window.of_rows(rows_of(**columns), 0)
+        assert window.has_prices == has_candles
+        assert (list(window.named) == ["price"]) == has_candles
 
 
 def test_of_many_columns_the_first_six_are_drawn() -> None:
@@ -248,59 +267,20 @@ def test_of_many_columns_the_first_six_are_drawn() -> None:
     }
     drawn = _window.of_rows(rows_of(**columns), 2)
     assert drawn.title == "lane 2, rows 0 to 3, the first 6 of 15 values a row"
-    assert drawn.window is not None
-    assert list(drawn.window.lines) == ["c0", "c1", "c2", "c3", "c4", "obs[0]"]
+    assert list(drawn.named) == ["c0", "c1", "c2", "c3", "c4", "obs[0]"]
+
+
+def test_what_is_not_finite_is_left_out_and_ends_are_marked() -> None:
+    flags = np.array([0, 2, 0, 1], "u1")
+    drawn = _window.of_rows(rows_of(x=np.array([1, np.nan, np.inf, 2])) | {"flags": flags}, 0)
+    assert drawn.named == {"x": [1.0, None, None, 2.0]}
+    marked = _charts.window(drawn)["series"][0]["markLine"]["data"]
+    assert marked == [{"xAxis": 1}, {"xAxis": 3}]
 
 
 def test_final_observations_alone_are_no_window() -> None:
     drawn = _window.of_rows(rows_of(flags=4, x=np.ones(4, "f4")), 0)
-    assert (drawn.window, drawn.title) == (None, "final observations only; draw another window")
-
-
-def test_trades_of_one_tick_have_keys_of_their_own() -> None:
-    trade = {"tick": 7, "side": "buy", "price": 1.0, "shares": 2, "archetype": "value"}
-    assert [row["row"] for row in _tables.rows(_tables.TRADES, [trade, trade])] == [0, 1]
-
-
-@pytest.mark.parametrize(
-    ("argv", "said"),
-    [
-        (["--listen", "nowhere"], "--listen is 'nowhere'; give ADDRESS:PORT"),
-        (["--listen", "example.org:80"], "--listen is 'example.org:80'; give ADDRESS:PORT"),
-        (["--listen", "127.0.0.1:70000"], "port from 0 to 65535, such as 127.0.0.1:9465"),
-        (["--token", "a-token-of-the-tést"], "other characters than printable ASCII; give letters"),
-        (["--no-token", "--listen", "0.0.0.0:0"], "lets everyone read the page; leave it out"),
-        (["--no-token", "--allow-host", "rings"], "--no-token goes with neither --token nor"),
-        (["--token", "short"], "the token has 5 characters; give at least 16"),
-        (["--interval", "0"], "--interval is '0'; give 0.05 to 3600 seconds"),
-        (["--colour"], "unrecognized arguments: --colour; `backcast ui --help` lists"),
-    ],
-    ids=lambda one: one if isinstance(one, str) else " ".join(one),
-)
-def test_a_wrong_argument_is_refused(
-    argv: list[str], said: str, place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(["--dir", str(place), "ui", *argv]) == 2
-    printed = capsys.readouterr().err
-    assert printed.startswith("error: ")
-    assert said in printed
-
-
-def test_there_is_a_token_of_its_own_for_each_page(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("BACKCAST_UI_TOKEN", raising=False)
-    here = ["--dir", str(place)]
-    made = [parsed([*here, "--listen", to]) for to in ("127.0.0.1:0", "[::1]:0", "0.0.0.0:0")]
-    tokens = {one.token for one in made}
-    assert len(tokens) == 3
-    assert all(token is not None and len(token) >= 32 for token in tokens)
-    assert made[0].url(80) == f"http://127.0.0.1:80/?token={made[0].token}"
-    assert parsed([*here, "--no-token"]).url(9465) == "http://127.0.0.1:9465/"
-    chosen = parsed([*here, "--listen", "[::1]:8080", "--token", "a token & more+#1"])
-    assert chosen.url(8080) == "http://[::1]:8080/?token=a%20token%20%26%20more%2B%231"
-    monkeypatch.setenv("BACKCAST_UI_TOKEN", "a-token-of-the-environment")
-    assert parsed(here).token == "a-token-of-the-environment"
+    assert drawn == _window.Drawn("final observations only; draw another window")
 
 
 TOKEN = "a token & more+#1"
@@ -348,14 +328,14 @@ def answer(
 def test_other_hosts_and_sites_are_refused(
     headers: dict[str, str], status: object, kind: str
 ) -> None:
-    settings = Settings("127.0.0.1", 0, None, None, 1.0, (), ("rings.example",))
+    settings = Settings("127.0.0.1", 0, hosts=("rings.example",))
     expected = 1008 if kind == "websocket" and status == 403 else status
     assert answer(settings, kind=kind, **headers)[0] == expected
 
 
 @pytest.mark.parametrize("kind", ["http", "websocket"])
 def test_a_request_needs_the_token_or_its_cookie(kind: str) -> None:
-    settings = Settings("127.0.0.1", 0, TOKEN, None, 1.0, (), ())
+    settings = Settings("127.0.0.1", 0, TOKEN)
     refused = 401 if kind == "http" else 1008
     for headers in ({}, {"cookie": "backcast_ui_9465=another"}, {"cookie": "é={"}):
         asked = {"kind": kind, "host": "localhost"} | headers
@@ -373,196 +353,134 @@ def test_a_request_needs_the_token_or_its_cookie(kind: str) -> None:
     assert answer(settings, kind=kind, host="localhost", cookie=both)[0] == "let through"
 
 
-class Client:
-    """Stands in for NiceGUI's client: handlers run as its sockets come and go."""
-
-    def __init__(self) -> None:
-        self.sockets: set[str] = set()
-        self.handlers: dict[str, list[Any]] = {"connect": [], "disconnect": []}
-
-    @property
-    def has_socket_connection(self) -> bool:
-        return bool(self.sockets)
-
-    def on_connect(self, handler: object) -> None:
-        self.handlers["connect"].append(handler)
-
-    def on_disconnect(self, handler: object) -> None:
-        self.handlers["disconnect"].append(handler)
-
-    def turn(self, event: str, socket_id: str) -> None:
-        (self.sockets.add if event == "connect" else self.sockets.remove)(socket_id)
-        for handler in self.handlers[event]:
-            handler()
+def feed(place: Path) -> _feed.Feed:
+    return _feed.Feed(Settings("127.0.0.1", 0, interval_s=0.05, dir=str(place)))
 
 
-def test_a_browser_that_connects_anew_keeps_its_view() -> None:
-    client, seen = Client(), list[str]()
-    _feed.while_connected(client, lambda: seen.append("begin"), lambda: seen.append("end"))
-    client.turn("connect", "first")
-    client.turn("connect", "second")
-    client.turn("disconnect", "first")
-    assert seen == ["begin", "begin"]
-    client.turn("disconnect", "second")
-    assert seen == ["begin", "begin", "end"]
+async def until(condition: Callable[[], object]) -> None:
+    """Wait until a condition holds, at most a minute."""
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.01)
 
 
-def feed(place: Path, interval_s: float = 0.05) -> _feed.Feed:
-    return _feed.Feed(Settings("127.0.0.1", 0, None, str(place), interval_s, (), ()))
-
-
-async def end(reads: _feed.Feed, *keys: str) -> None:
-    """Close pages, and wait for the end of what read for them."""
-    tasks = reads._tasks
-    for key in keys:
-        reads.leave(key)
-    await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 60)
-
-
-def test_a_view_that_fails_ends_no_other(place: Path) -> None:
-    reads, seen, said = feed(place), list[int](), list[list[str]]()
-    taken = asyncio.Event()
-
-    def fail() -> None:
-        raise RuntimeError("no such element")
-
-    def count() -> None:
-        seen.append(1)
-        if len(seen) > 2:
-            taken.set()
+def test_reading_lasts_as_long_as_pages_ask(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_feed, "_IDLE_S", 0.5)
+    reads = feed(place)
 
     async def look() -> None:
-        reads.watch("one", fail, said.append)
-        reads.watch("deleted", fail, lambda _: fail())
-        reads.watch("other", count, said.append)
-        await asyncio.wait_for(taken.wait(), 60)
-        await end(reads, "one", "deleted", "other")
+        for _ in range(2):
+            assert reads.ask() is None
+            await until(reads.ask)
+            assert reads.problems() == []
+            await until(lambda: reads._reading is None)
+            assert len(asyncio.all_tasks()) == 1
 
     asyncio.run(look())
-    assert said[0] == ["this page cannot show the figures: RuntimeError('no such element')"]
-    assert reads.problems == {}
 
 
 def test_a_reading_that_fails_is_said_and_tried_again(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reads, said = feed(place), list[dict[str, str]]()
-    works, spawn = asyncio.Event(), asyncio.create_subprocess_exec
+    reads, tried = feed(place), list[bool]()
+    spawn = asyncio.create_subprocess_exec
     monkeypatch.setattr(_feed, "_AGAIN_S", 0.01)
 
     async def fail(*arguments: Any, **options: Any) -> Any:  # noqa: ANN401
-        if said:
+        if tried:
             return await spawn(*arguments, **options)
         raise OSError(24, "Too many open files")
 
-    def show() -> None:
-        if reads.frame is None:
-            said.append(dict(reads.problems))
-        else:
-            works.set()
-
     async def look() -> None:
         monkeypatch.setattr(asyncio, "create_subprocess_exec", fail)
-        reads.watch("page", show, print)
-        await asyncio.wait_for(works.wait(), 60)
-        await end(reads, "page")
-
-    asyncio.run(look())
-    reason = "cannot be read, and are tried again: [Errno 24] Too many open files"
-    assert said[0] == {"figures": f"figures {reason}"}
-    assert reads.problems == {}
-
-
-def test_old_figures_are_said(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    reads, old = feed(place), asyncio.Event()
-
-    async def nothing() -> None:
-        await asyncio.Event().wait()
-
-    monkeypatch.setattr(reads, "_read", nothing)
-
-    async def look() -> None:
-        reads.watch("page", old.set, print)
-        assert reads.problems == {}
-        reads._taken_s -= 12
-        await asyncio.wait_for(old.wait(), 60)
-        assert reads.problems == {"age": "no figures for 12 s"}
-        reads._take(frame())
-        assert reads.problems == {}
-        await end(reads, "page")
+        reads.ask()
+        await until(reads.problems)
+        [said] = reads.problems()
+        reason = "figures cannot be read, and are tried again: [Errno 24] Too many open files"
+        assert said == reason
+        tried.append(True)
+        await until(reads.ask)
+        assert reads.problems() == []
 
     asyncio.run(look())
 
 
-def test_rings_with_a_locked_table_are_looked_at_first(
-    place: Path, monkeypatch: pytest.MonkeyPatch
+def test_old_figures_are_said(place: Path) -> None:
+    reads = feed(place)
+    reads._take(frame(ring("a")))
+    assert reads.problems() == []
+    reads._taken_s -= 12
+    assert reads.problems() == ["no figures for 12 s"]
+    reads._take(frame())
+    assert (reads.problems(), reads.rates) == ([], {})
+    [said] = reads.events
+    assert said.endswith(" ring `a` is no longer in memory")
+
+
+def test_the_command_line_hands_on_settings(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[dict[str, Any]] = []
+    monkeypatch.delenv("BACKCAST_UI_TOKEN", raising=False)
+    monkeypatch.setattr("backcast.ui.main", lambda **settings: seen.append(settings))
+    command = ["--dir", str(place), "ui"]
+    assert cli.main(command) == 0
+    named = {"host": "127.0.0.1", "port": 9465, "token": None, "needs_token": True, "hosts": []}
+    assert seen[-1] == named | {"interval_s": 1.0, "shards": [], "dir": str(place)}
+    given = ["--listen", "[::1]:0", "--allow-host", "Rings.Example", "--interval", "0.5"]
+    assert cli.main([*command, *given, "--shards", "a", "--shards", "b"]) == 0
+    named |= {"host": "::1", "port": 0, "hosts": ["rings.example"]}
+    assert seen[-1] == named | {"interval_s": 0.5, "shards": ["a", "b"], "dir": str(place)}
+    monkeypatch.setenv("BACKCAST_UI_TOKEN", "a-token-of-the-environment")
+    assert cli.main([*command]) == 0
+    assert seen[-1]["token"] == "a-token-of-the-environment"
+    assert cli.main([*command, "--token", TOKEN]) == 0
+    assert seen[-1]["token"] == TOKEN
+    assert cli.main([*command, "--no-token"]) == 0
+    assert (seen[-1]["token"], seen[-1]["needs_token"]) == (None, False)
+    monkeypatch.setenv("BACKCAST_UI_TOKEN", "short")
+    assert cli.main([*command]) == 2
+
+
+def test_there_is_a_token_of_its_own_for_each_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Settings] = []
+    serve = SimpleNamespace(serve=lambda settings, _listening: seen.append(settings))
+    monkeypatch.setitem(sys.modules, "backcast.ui._serve", serve)
+    for needs_token in (True, True, False):
+        ui.main(token=None, needs_token=needs_token, host="127.0.0.1", port=0)
+    first, second, none = seen
+    assert first.token is not None
+    assert second.token is not None
+    assert first.token != second.token
+    assert len(first.token) >= 32
+    assert first.url(80) == f"http://127.0.0.1:80/?token={first.token}"
+    assert none.url(9465) == "http://127.0.0.1:9465/"
+    chosen = Settings("::1", 8080, TOKEN)
+    assert chosen.url(8080) == "http://[::1]:8080/?token=a%20token%20%26%20more%2B%231"
+
+
+def test_a_taken_port_and_a_strange_address_are_refused(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reads, looked = feed(place), list[str]()
-
-    async def look_at(name: str) -> None:
-        looked.append(name)
-
-    monkeypatch.setattr(reads, "_look_at_locks", look_at)
-    rings = [ring(name, tables=[{}]) for name in "abcd"]
-    reads._take(frame(*rings, ring("none")))
-    reads.locks = {"c": ["locked"], "gone": ["locked"]}
-    for _ in range(4):
-        looked.clear()
-        asyncio.run(reads._look())
-        assert looked[0] == "c"
-        assert len(looked) <= 2
-    reads.opened = "d"
-    seen = set[str]()
-    for _ in range(4):
-        looked.clear()
-        asyncio.run(reads._look())
-        assert looked[:2] == ["c", "d"]
-        seen |= set(looked)
-    assert seen == set("abcd")
-    reads._take(frame(*rings[:2]))
-    assert reads.locks == {}
-    reads.locks = {"a": ["locked"]}
-
-    async def open_again() -> None:
-        reads.watch("page", lambda: None, print)
-        await end(reads, "page")
-
-    asyncio.run(open_again())
-    assert reads.locks == {}
-
-
-def test_a_taken_port_and_a_strange_address_are_refused(place: Path) -> None:
+    monkeypatch.setitem(sys.modules, "backcast.ui._serve", SimpleNamespace(serve=print))
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        settings = parsed(["--dir", str(place), "--listen", f"127.0.0.1:{port}"])
+        settings = Settings("127.0.0.1", port)
         said = f"cannot listen on 127.0.0.1, port {port}: Address already in use; give an address"
-        with pytest.raises(bc.errors.InUseError, match=said):
-            socket_of(settings)
-    elsewhere = parsed(["--dir", str(place), "--listen", "192.0.2.1:0"])
+        with pytest.raises(bc.errors.StorageError, match=said):
+            settings.listen()
+        assert ui.main(token=None, needs_token=True, host="127.0.0.1", port=port) == 1
+        assert capsys.readouterr().err.startswith(f"error: {said}")
     with pytest.raises(bc.errors.StorageError, match=r"cannot listen on 192\.0\.2\.1, port 0"):
-        socket_of(elsewhere)
+        Settings("192.0.2.1", 0).listen()
 
 
 def test_a_missing_extra_says_what_to_install(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = importlib.util.find_spec
-    monkeypatch.setattr(ui, "find_spec", lambda name: None if name == "nicegui" else found(name))
-    assert ui.main(["--dir", str(place)]) == 1
+    monkeypatch.setitem(sys.modules, "nicegui", None)
+    monkeypatch.setitem(sys.modules, "uvicorn", SimpleNamespace(Server=object))
+    monkeypatch.setitem(sys.modules, "fastapi", SimpleNamespace(FastAPI=object))
+    monkeypatch.delitem(sys.modules, "backcast.ui._serve", raising=False)
+    assert ui.main(token=None, needs_token=True, host="127.0.0.1", port=0) == 1
     said = capsys.readouterr().err
     assert said.startswith("error: `backcast ui` builds on NiceGUI and Pillow, and nicegui is not")
     assert 'run `pip install "backcast[ui]"`' in said
-
-
-def test_the_command_is_found_behind_options_of_all_commands(
-    place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for argv in (
-        ["ui", "-h"],
-        ["--dir", str(place), "ui", "--help"],
-        [f"--dir={place}", "ui", "-h"],
-    ):
-        assert cli.main(argv) == 0
-        assert "--listen ADDRESS:PORT" in capsys.readouterr().out
-    assert cli.main(["--json", "ui"]) == 2
-    assert cli.main(["--dir", str(place / "gone"), "ui"]) == 1

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
 import shutil
+import tokenize
 from fnmatch import fnmatchcase
 
 import pytest
@@ -13,6 +15,8 @@ from module_graph import ROOT, circles, code, files_with_unsafe, leaves, modules
 PAGE = ROOT / "docs" / "architecture.md"
 # Crates that belong to neither half, replay or markets.
 APART = {"benches", "fuzz", "tests"}
+# Lines of code that the page of `backcast ui` may have: the framework draws it.
+MOST_PAGE_LINES = 800
 CRATES = sorted(path.parents[1].relative_to(ROOT).as_posix() for path in ROOT.glob("*/src/lib.rs"))
 
 
@@ -165,3 +169,30 @@ def test_unsafe_code_is_where_the_page_says() -> None:
     places = [names(cell)[0] for cell, _ in table("### Unsafe code")]
     assert {file for file in found if not any(fnmatchcase(file, one) for one in places)} == set()
     assert {one for one in places if not any(fnmatchcase(file, one) for file in found)} == set()
+
+
+def code_lines(text: str) -> int:
+    """Count the lines of Python source that have code: no blanks, comments and docstrings."""
+    blank = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
+    lines: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in blank | {tokenize.ENDMARKER}:
+            lines |= set(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            lines -= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return len(lines)
+
+
+def test_code_lines_are_those_with_code() -> None:
+    text = '"""A module.\n\nOf one function.\n"""\n\n# Why.\nX = """\n\n"""\n"""Its text."""\n\n'
+    assert (
+        code_lines(text + "def f():\n    'Returns.'\n    return (  # here\n        1\n    )\n") == 7
+    )
+
+
+def test_the_page_leaves_drawing_to_its_framework() -> None:
+    page = ROOT / "pybind/python/backcast/ui"
+    sizes = {path.name: code_lines(path.read_text()) for path in page.glob("*.py")}
+    assert sizes.keys() >= {"__init__.py", "_pages.py"}
+    assert sum(sizes.values()) <= MOST_PAGE_LINES, sizes

@@ -9,6 +9,7 @@ mod exit_status;
 mod man;
 #[cfg(feature = "markets")]
 mod markets;
+mod python;
 mod replay;
 mod signals;
 mod terminal;
@@ -25,13 +26,13 @@ use thiserror::Error;
 
 use self::console::Console;
 pub use self::console::Stream;
-pub use self::demo::{DemoCall, DemoLauncher};
 use self::exit_status::{CommandError, Exit, Fails};
 #[cfg(feature = "markets")]
 use self::markets::{panel, record, sim};
+pub use self::python::{PageSettings, PythonCall, PythonLauncher};
 use self::replay::{
     bench, clear, create, doctor, export, gc, import, limiter, load, ls, resize, rm, save, serve,
-    stat, top, verify,
+    stat, top, ui, verify,
 };
 
 /// Create, list, inspect, save, serve and remove experience rings in shared memory.
@@ -65,6 +66,7 @@ enum Command {
     Ls(ls::Args),
     Stat(stat::Args),
     Top(top::Args),
+    Ui(ui::Args),
     Rm(rm::Args),
     Save(save::Args),
     Load(load::Args),
@@ -91,8 +93,8 @@ enum Command {
 
 /// Runs the command line `args`, the program's name first, and returns its exit status.
 ///
-/// `backcast demo` replaces the calling process by a Python interpreter, so that exit status and
-/// signals are the demo's own. Python programs call [`run_with`] with their own launcher.
+/// `backcast demo` and `backcast ui` replace the calling process by a Python interpreter, so that
+/// exit status and signals are its own. Python programs call [`run_with`] with their own launcher.
 pub fn run(
     args: impl IntoIterator<Item = OsString>,
     out: &mut dyn Stream,
@@ -102,12 +104,13 @@ pub fn run(
     // write beyond `ulimit -f` still ends the process.
     let _ = signals::outlive_file_size_limit();
     let itself = std::env::current_exe().map(|program| vec![program.into_os_string()]);
+    let args: Vec<OsString> = args.into_iter().collect();
     run_with(
-        args,
+        args.clone(),
         out,
         err,
         Host {
-            demo: &mut demo::exec_python,
+            python: &mut |call, err| python::exec(call, &args, err),
             itself: itself.unwrap_or_default(),
             ends_by_signal: &mut false,
         },
@@ -116,8 +119,8 @@ pub fn run(
 
 /// Parts of the command line that the host program provides.
 pub struct Host<'a> {
-    /// Starts `backcast demo`.
-    pub demo: DemoLauncher<'a>,
+    /// Starts `backcast demo` and `backcast ui`.
+    pub python: PythonLauncher<'a>,
     /// Command that starts this command line in another process, such as `["python", "-m",
     /// "backcast"]`. Empty if unknown.
     pub itself: Vec<OsString>,
@@ -253,10 +256,10 @@ impl Fails for DirectoryError {
 }
 
 fn answer(cli: Cli, console: &mut Console<'_>, host: Host<'_>) -> Result<Exit, CommandError> {
-    let Host { demo, itself, ends_by_signal } = host;
+    let Host { python, itself, ends_by_signal } = host;
     *ends_by_signal = matches!(cli.command, Command::Serve(_));
     if let Command::Demo(args) = cli.command {
-        return demo::run(&args, cli.dir.as_deref(), console, demo);
+        return demo::run(&args, cli.dir.as_deref(), console, python);
     }
     // These commands need no directory.
     match &cli.command {
@@ -266,7 +269,8 @@ fn answer(cli: Cli, console: &mut Console<'_>, host: Host<'_>) -> Result<Exit, C
         Command::Sim(args) => return sim::run(args, console),
         _ => {}
     }
-    let base = cli.dir.map_or_else(Base::standard, Base::at);
+    let dir = cli.dir.as_deref();
+    let base = dir.map_or_else(Base::standard, Base::at);
     let parent = base.path().parent().unwrap_or(base.path());
     match parent.metadata() {
         Err(source) if source.kind() == ErrorKind::PermissionDenied => {
@@ -280,6 +284,7 @@ fn answer(cli: Cli, console: &mut Console<'_>, host: Host<'_>) -> Result<Exit, C
         Command::Ls(args) => ls::run(args, &base, console),
         Command::Stat(args) => stat::run(args, &base, console),
         Command::Top(args) => top::run(args, &base, console),
+        Command::Ui(args) => ui::run(args, dir, console, python),
         Command::Rm(args) => rm::run(args, &base, console),
         Command::Save(args) => save::run(args, &base, console),
         Command::Load(args) => load::run(args, &base, console),

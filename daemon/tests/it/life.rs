@@ -211,6 +211,18 @@ fn the_demo_becomes_the_python_module_with_its_status() {
 }
 
 #[test]
+fn the_page_is_the_command_of_the_python_package() {
+    let shelf = Shelf::new();
+    let python = python(&shelf, &format!("{IMPORTABLE}echo \"$*\"; exit 7"));
+    let mut command = shelf.command();
+    let args = ["--dir", "/dev/shm", "ui", "--no-token", "--shards", "a"];
+    let output = command.env("BACKCAST_PYTHON", python).args(args).output_bounded().unwrap();
+    let expected = "-m backcast --dir /dev/shm ui --no-token --shards a\n";
+    assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
+    assert_eq!(output.status.code(), Some(7));
+}
+
+#[test]
 fn a_demo_that_dies_by_a_signal_is_seen_to_die_by_it() {
     let shelf = Shelf::new();
     let python = python(&shelf, &format!("{IMPORTABLE}kill -TERM $$"));
@@ -220,15 +232,19 @@ fn a_demo_that_dies_by_a_signal_is_seen_to_die_by_it() {
 }
 
 #[test]
-fn a_demo_without_its_package_says_what_to_install() {
+fn without_the_python_package_demo_and_page_say_what_to_install() {
     let shelf = Shelf::new();
     let python = python(&shelf, "exit 1");
-    for (interpreter, says) in
-        [(python.to_str().unwrap(), "pip install backcast"), ("/no/such/python", "/no/such/python")]
-    {
+    let python = python.to_str().unwrap();
+    for (name, interpreter, says) in [
+        ("demo", python, "pip install backcast"),
+        ("ui", python, "pip install \"backcast[ui]\""),
+        ("demo", "/no/such/python", "/no/such/python"),
+        ("ui", "/no/such/python", "`backcast ui` comes with the Python package"),
+    ] {
         let mut command = shelf.command();
         let output =
-            command.env("BACKCAST_PYTHON", interpreter).arg("demo").output_bounded().unwrap();
+            command.env("BACKCAST_PYTHON", interpreter).arg(name).output_bounded().unwrap();
         let err = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{err}");
         assert!(err.contains(says) && err.contains("BACKCAST_PYTHON"), "{err}");

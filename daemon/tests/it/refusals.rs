@@ -274,6 +274,17 @@ const CASES: &[Case] = &[
     case("a bench of no place", "bench --dir /no/such", 2, &["/no/such", "BACKCAST_DIR"]),
     case("a writer of no ring", "bench --writer pongg", 3, &["pongg"]),
     case("the demo as JSON", "--json demo", 2, &["out/demo.json"]),
+    case("the page as JSON", "--json ui", 2, &["leave --json out"]),
+    case("a page at no place", "ui --dir /no/such", 2, &["/no/such", "BACKCAST_DIR"]),
+    case("a page nowhere", "ui --listen nowhere", 2, &["'nowhere'", "ADDRESS:PORT", "[::1]:9465"]),
+    case("a page by name", "ui --listen example.org:80", 2, &["with an IP address"]),
+    case("a page at a port too high", "ui --listen 127.0.0.1:70000", 2, &["0 to 65535"]),
+    case("a short token", "ui --token short", 2, &["5 characters", "at least 16"]),
+    case("a token in UTF-8", "ui --token a-token-of-the-tést", 2, &["printable ASCII"]),
+    case("a page for all", "ui --no-token --listen 0.0.0.0:0", 2, &["lets everyone read"]),
+    case("a token and none", "ui --no-token --allow-host a", 2, &["--no-token", "--allow-host"]),
+    case("a page that never reads", "ui --interval 0", 2, &["0.05 to 3600"]),
+    case("an option of no page", "ui --colour", 2, &["'--colour'"]),
 ];
 
 #[test]

@@ -18,7 +18,7 @@ use jsonschema::Validator;
 use serde_json::{Value, json};
 
 /// Commands without JSON output, which refuse the option.
-const WITHOUT: [&str; 2] = ["demo", "completions"];
+const WITHOUT: [&str; 3] = ["demo", "ui", "completions"];
 /// Commands whose subcommands have results of their own.
 const ABOVE: [&str; 2] = ["panel", "sim"];
 

@@ -11,7 +11,8 @@ use crate::shelf::pty::Pty;
 use crate::shelf::{Shelf, commands};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Every command except `demo`, `serve` and `sim`, with arguments that succeed on a stocked shelf.
+/// Every command except `demo`, `ui`, `serve` and `sim`, with arguments that succeed on a stocked
+/// shelf.
 const ANSWERED: &[&str] = &[
     "create new --column x:f4 --capacity 100",
     "--json create newer --column x:f4 --capacity 100",
@@ -93,9 +94,9 @@ fn a_reader_that_has_gone_is_no_error_for_any_command() {
 
 #[test]
 fn every_command_is_among_those_answered() {
-    // These have tests of their own: the demo is another program, the daemon does not end, and `sim
-    // facts` may exit with 1.
-    let apart = ["demo", "serve", "sim"];
+    // These have tests of their own: demo and page are other programs, the daemon does not end, and
+    // `sim facts` may exit with 1.
+    let apart = ["demo", "ui", "serve", "sim"];
     for command in commands(&Shelf::new()).iter().filter(|name| !apart.contains(&name.as_str())) {
         let among = ANSWERED.iter().any(|line| arguments(line).contains(&command.as_str()));
         assert!(among, "{command} is missing");

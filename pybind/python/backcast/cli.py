@@ -36,8 +36,7 @@ def main(argv: list[str] | None = None) -> int:
     if not isinstance(arguments, list) or not all(isinstance(text, str) for text in arguments):
         raise ArgumentTypeError(f"argv is {arguments!r}; give a list of str, such as ['ls']")
     try:
-        page = _page_arguments(arguments)
-        status = cli_main(arguments) if page is None else _page(page)
+        status = cli_main(arguments)
         sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -47,19 +46,3 @@ def main(argv: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return status
-
-
-def _page_arguments(arguments: list[str]) -> list[str] | None:
-    """Return the arguments of `backcast ui`, or None of another command."""
-    before = 0
-    while before < len(arguments) and arguments[before].startswith("-"):
-        before += 2 if arguments[before] == "--dir" else 1
-    if arguments[before : before + 1] != ["ui"]:
-        return None
-    return arguments[:before] + arguments[before + 1 :]
-
-
-def _page(arguments: list[str]) -> int:
-    from backcast.ui import main as page
-
-    return page(arguments)

@@ -21,4 +21,5 @@ pub(super) mod serve;
 pub(super) mod snapshots;
 pub(super) mod stat;
 pub(super) mod top;
+pub(super) mod ui;
 pub(super) mod verify;

@@ -5,48 +5,45 @@ Needs NiceGUI (``pip install 'backcast[ui]'``); importing this module does not.
 
 from __future__ import annotations
 
+import secrets
 import sys
-from importlib.util import find_spec
+from typing import Any
 
-from backcast.errors import ArgumentError, BackcastError, MissingExtraError
-from backcast.ui._arguments import parsed, socket_of
+from backcast.errors import BackcastError
+from backcast.ui._settings import Settings
 
 __all__ = ["main"]
 
 
-def main(argv: list[str]) -> int:
-    """Serve the page until a signal ends it.
+def main(*, token: str | None, needs_token: bool, **settings: Any) -> int:  # noqa: ANN401
+    """Serve the page until a signal ends it. The command line has checked the arguments.
 
     Parameters
     ----------
-    argv : list of str
-        Arguments after ``ui``.
+    token : str, optional
+        Secret that every request needs.
+    needs_token : bool
+        Whether a random token is made where none is given.
+    **settings
+        Other attributes of ``Settings``.
 
     Returns
     -------
     int
-        0 after ``--help``, 1 if the page cannot be served, 2 for wrong usage. A signal ends the
-        call as it ends other programs.
+        1 if the page cannot be served. A signal ends the call as it ends other programs.
     """
     try:
-        settings = parsed(argv)
-        _check_extra()
         from backcast.ui._serve import serve
 
-        with socket_of(settings) as listening:
-            serve(settings, listening)
-    except SystemExit:
-        return 0
+        random = secrets.token_urlsafe(24) if needs_token else None
+        chosen = Settings(token=token or random, **settings)
+        with chosen.listen() as listening:
+            serve(chosen, listening)
+    except ImportError as error:
+        said = f"`backcast ui` builds on NiceGUI and Pillow, and {error.name} is not installed"
+        print(f'error: {said}; run `pip install "backcast[ui]"`', file=sys.stderr)
+        return 1
     except BackcastError as error:
         print(f"error: {error}", file=sys.stderr)
-        return 2 if isinstance(error, ArgumentError) else 1
+        return 1
     return 0
-
-
-def _check_extra() -> None:
-    missing = [name for name in ("nicegui", "PIL") if find_spec(name) is None]
-    if missing:
-        raise MissingExtraError(
-            f"`backcast ui` builds on NiceGUI and Pillow, and {', '.join(missing)} is not "
-            'installed; run `pip install "backcast[ui]"`'
-        )

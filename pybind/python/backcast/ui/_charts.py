@@ -2,108 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 if TYPE_CHECKING:
-    from backcast.plot._read import Window
+    from backcast.ui import _words
+    from backcast.ui._window import Drawn
 
 Options = dict[str, Any]
 BLUE, ORANGE = "#2b8cd6", "#e06c1f"
 _GRID = {"splitLine": {"lineStyle": {"color": "rgba(128,128,128,0.25)"}}}
+_CANDLES = {"color": "none", "color0": ORANGE, "borderColor": BLUE, "borderColor0": ORANGE}
 
 
-def _chart(x: Options, y: Options, series: Iterable[Options]) -> Options:
+def chart(
+    kind: str,
+    named: Mapping[str, Iterable[Any]],
+    labels: Iterable[Any] | None = None,
+    *,
+    unit: str = "",
+    scale: bool = False,
+) -> Options:
+    """Return lines, stacked bars or candles at the labels, or of points with a time in ms."""
+    x = {"type": "time"} if labels is None else {"type": "category", "data": list(labels)}
+    style: Options = {"type": kind, "showSymbol": False, "barCategoryGap": "15%"}
+    style |= {"stack": "bars"} if kind == "bar" else {}
+    style |= {"itemStyle": _CANDLES} if kind == "candlestick" else {}
     return {
         "animation": False,
         "grid": {"left": 8, "right": 16, "top": 36, "bottom": 8, "containLabel": True},
         "legend": {"top": 0, "type": "scroll"},
         "tooltip": {"trigger": "axis", "confine": True},
         "xAxis": _GRID | {"axisTick": {"show": False}, "axisLabel": {"hideOverlap": True}} | x,
-        "yAxis": _GRID | {"type": "value"} | y,
-        "series": list(series),
+        "yAxis": _GRID | {"type": "value", "name": unit, "scale": scale},
+        "series": [style | {"name": name, "data": list(data)} for name, data in named.items()],
     }
 
 
-def lines(named: dict[str, list[Any]], *, scale: bool = False, **x: Any) -> Options:  # noqa: ANN401
-    """Return lines; the options are those of the axis below."""
-    each = {"type": "line", "showSymbol": False}
-    series = [each | {"name": name, "data": data} for name, data in named.items()]
-    return _chart({"scale": True} | x, {"scale": scale}, series)
-
-
-def rates(points: Iterable[tuple[int, float, float]]) -> Options:
+def rates(points: Sequence[tuple[int, float, float]]) -> Options:
     """Return lines of the rows published and drawn per second, given with the time in ms."""
-    times, published, drawn = zip(*points, strict=True)
+    at, published, drawn = zip(*points, strict=True)
     named = {"published/s": published, "drawn/s": drawn}
-    pairs = {name: list(zip(times, values, strict=True)) for name, values in named.items()}
-    return lines(pairs, type="time")
+    return chart("line", {name: zip(at, rate, strict=True) for name, rate in named.items()})
 
 
-def bars(labels: Sequence[str], values: Sequence[float], name: str) -> Options:
-    """Return one bar a label."""
-    series = {"type": "bar", "data": list(values), "barCategoryGap": "15%"}
-    x = {"type": "category", "data": list(labels)}
-    return _chart(x, {"minInterval": 1, "name": name}, [series])
+def of_ring(ring: _words.Row) -> Iterable[tuple[str, Options]]:
+    """Yield titles and charts of what is counted at a ring in a frame."""
+    lanes = {str(one["lane"]): one["publish_rate_per_s"] or 0.0 for one in ring["lanes"]}
+    yield "Rows/s of each lane", chart("bar", {"rows/s": lanes.values()}, lanes)
+    ages: dict[int, int] = {}
+    for reader in ring["reader_ages"]:
+        for entry in reader["ages"]:
+            ages[entry["from"]] = ages.get(entry["from"], 0) + entry["rows"]
+    counts = {"Ages of drawn rows, in newer rows of their lane": dict(sorted(ages.items()))}
+    for table in ring["tables"]:
+        bins = (table["priorities"] or {}).get("histogram", ())
+        counts[f"Priorities of `{table['name']}`"] = {one["from"]: one["rows"] for one in bins}
+        bins = table["times_sampled"] or ()
+        counts[f"Times sampled, `{table['name']}`"] = {one["times"]: one["rows"] for one in bins}
+    for title, bins in counts.items():
+        if bins:
+            labels = (f"{one:,}" if isinstance(one, int) else f"{one:.3g}" for one in bins)
+            yield title, chart("bar", {"rows": bins.values()}, labels)
 
 
-def window(found: Window) -> Options:
-    """Return candles if the window has prices, else lines."""
-    places = [int(place) for place in found.places]
-    x = {"type": "category", "data": places, "splitLine": {"show": False}}
-    assert found.terminated is not None
-    assert found.truncated is not None
-    ends = np.flatnonzero(found.terminated | found.truncated)
-    marks = {
-        "silent": True,
-        "symbol": "none",
-        "label": {"show": False},
-        "lineStyle": {"color": "rgba(128,128,128,0.8)"},
-        "data": [{"xAxis": int(place)} for place in ends],
-    }
-    if not found.prices:
-        named = {name: _numbers(values) for name, values in found.lines.items()}
-        chart = lines(named, scale=True, **x)
-        chart["series"][0]["markLine"] = marks
-        return chart
-    order = [found.prices[name] for name in ("open", "close", "low", "high")]
-    candles = {
-        "type": "candlestick",
-        "name": "price",
-        "data": [_numbers(place) for place in zip(*order, strict=True)],
-        "itemStyle": {
-            "color": "transparent",
-            "color0": ORANGE,
-            "borderColor": BLUE,
-            "borderColor0": ORANGE,
-        },
-        "markLine": marks,
-    }
-    chart = _chart(x, {"scale": True}, [candles])
-    if found.action is not None:
-        low = found.prices["low"]
-        for sign, name, turn in ((1, "bought", 0), (-1, "sold", 180)):
-            at = np.flatnonzero(np.sign(found.action) == sign)
-            data = [[int(place), float(low[place])] for place in at if np.isfinite(low[place])]
-            mark = {"type": "scatter", "symbol": "triangle", "symbolRotate": turn, "symbolSize": 9}
-            chart["series"].append(mark | {"name": name, "data": data})
-    return chart
+def window(found: Drawn) -> Options:
+    """Return candles if the window has prices, else lines. A grey line is the end of an episode."""
+    kind = "candlestick" if found.has_prices else "line"
+    made = chart(kind, found.named, found.places, scale=True)
+    marks = {"silent": True, "symbol": "none", "label": {"show": False}}
+    marks["lineStyle"] = {"color": "rgba(128,128,128,0.8)"}
+    made["series"][0]["markLine"] = marks | {"data": [{"xAxis": place} for place in found.ends]}
+    return made
 
 
-def _numbers(values: Iterable[float]) -> list[float | None]:
-    return [float(value) if np.isfinite(value) else None for value in values]
-
-
-def book(frame: dict[str, Any]) -> Options:
+def book(frame: _words.Row) -> Options:
     """Return the shares at each price of a book, bids left of asks."""
     bids, asks = frame["bids"][::-1], frame["asks"]
-    labels = [f"{level['price']:.2f}" for level in (*bids, *asks)]
-    stack: Options = {"type": "bar", "stack": "book", "barCategoryGap": "15%"}
     shares = {
-        "bids": [one["shares"] for one in bids] + [0] * len(asks),
-        "asks": [0] * len(bids) + [one["shares"] for one in asks],
+        "bids": [one["shares"] for one in bids] + [None] * len(asks),
+        "asks": [None] * len(bids) + [one["shares"] for one in asks],
     }
-    series = (stack | {"name": name, "data": data} for name, data in shares.items())
-    return _chart({"type": "category", "data": labels}, {"name": "shares"}, series)
+    labels = [f"{level['price']:.2f}" for level in (*bids, *asks)]
+    return chart("bar", shares, labels, unit="shares")

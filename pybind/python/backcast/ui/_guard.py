@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, quote, urlsplit
 
 if TYPE_CHECKING:
-    from backcast.ui._arguments import Settings
+    from backcast.ui._settings import Settings
 
 Scope = dict[str, Any]
 Call = Callable[..., Awaitable[Any]]
@@ -46,11 +46,18 @@ class Guard:
     def _answer(self, scope: Scope) -> Answer | None:
         """Return the answer to a request that goes no further."""
         headers = {name.decode(): value.decode("latin-1") for name, value in scope["headers"]}
-        host, origin, token = headers.get("host", ""), headers.get("origin"), self._settings.token
-        if self._settings.is_loopback and not self._is_local(host):
+        host, token = headers.get("host", ""), self._settings.token
+        origin = headers.get("origin", f"http://{host}")
+        try:
+            name, site = urlsplit(f"//{host}").hostname or "", urlsplit(origin).netloc
+            is_named = name in ("localhost", *self._settings.hosts)
+            is_here = is_named or not self._settings.is_loopback or ip_address(name).is_loopback
+        except ValueError:
+            is_here = False
+        if not is_here:
             text = f"host {host!r} is not this machine; open the address that `backcast ui` printed"
             return 403, text, {}
-        if origin is not None and _part(origin, "netloc") != host:
+        if site != host:
             return 403, f"the request comes from a page of {origin!r}", {}
         cookies = headers.get("cookie", "").split(";")
         if token is None or any(_are_equal(one.strip(), self._cookie) for one in cookies):
@@ -62,21 +69,6 @@ class Guard:
         there = "/" + quote(scope["path"].lstrip("/"))
         cookie = f"{self._cookie}; HttpOnly; Path=/; SameSite=lax"
         return 303, "", {"location": there, "set-cookie": cookie}
-
-    def _is_local(self, host: str) -> bool:
-        name = _part(f"//{host}", "hostname")
-        try:
-            return name in ("localhost", *self._settings.hosts) or ip_address(name).is_loopback
-        except ValueError:
-            return False
-
-
-def _part(url: str, part: str) -> str:
-    """Return a part of a URL, or nothing of one that has none or is damaged."""
-    try:
-        return getattr(urlsplit(url), part) or ""
-    except ValueError:
-        return ""
 
 
 def _are_equal(given: str, expected: str) -> bool:

@@ -18,7 +18,7 @@ from backcast.ui._pages import build
 if TYPE_CHECKING:
     import socket
 
-    from backcast.ui._arguments import Settings
+    from backcast.ui._settings import Settings
 
 
 class _Server(uvicorn.Server):

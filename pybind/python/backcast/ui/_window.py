@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -12,95 +13,98 @@ import numpy as np
 from backcast import ReplayBuffer
 from backcast._trees import flat
 from backcast.errors import BackcastError, LappedError, SampleError
-from backcast.plot._read import MAX_LINES, PRICES, Window, replay_window
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_LENGTH, _FRAMES, _TRIES = 64, 8, 4
+    Columns = dict[str, NDArray[Any]]
+
+_LENGTH, _FRAMES, _LINES = 64, 8, 6
 _BUILT_IN = {"seq", "episode", "t", "flags"}
+_CANDLE = ("open", "close", "low", "high")
+"""Prices in the order of ECharts."""
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """A window of one lane: numbers, and images if a column has them."""
+    """A window of one lane: candles or lines by name, and images if a column has them."""
 
-    window: Window | None
+    title: str
+    places: list[int] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    """Places of the last transition of an episode, counted from 0."""
+    named: dict[str, list[Any]] = field(default_factory=dict)
+    has_prices: bool = False
     frames: dict[str, list[NDArray[np.uint8]]] = field(default_factory=dict)
-    title: str = ""
 
 
-def draw(name: str, directory: str | None) -> Drawn | str:
-    """Return a random window, or why there is none."""
+def draw(name: str, directory: str | None) -> Drawn:
+    """Return a random window, or one without data whose title says why."""
     try:
         with ReplayBuffer.attach(name, dir=directory) as buf:
-            for _ in range(_TRIES):
-                spans = {lane: buf.lane_span(lane) for lane in range(buf.lanes)}
-                lanes = [lane for lane, (first, end) in spans.items() if end > first]
-                if not lanes:
-                    return "no rows to show yet"
-                lane = random.choices(lanes, [spans[k][1] - spans[k][0] for k in lanes])[0]
-                first, end = spans[lane]
-                length = min(_LENGTH, end - first)
-                start = random.randint(first, end - length)
-                try:
-                    # Images are large: rows that have them are few, with one more for a final one.
-                    few = min(length, _FRAMES + 1)
-                    rows = buf.rows(lane, start + length - few, few)
-                    if not any(_are_images(one) for _, one in flat(rows)):
-                        rows = buf.rows(lane, start, length)
-                    return of_rows(rows, lane)
-                except (LappedError, SampleError):
-                    continue
-            return "the rows were overwritten while they were read; draw another window"
+            spans = {lane: buf.lane_span(lane) for lane in range(buf.lanes)}
+            sizes = {lane: end - first for lane, (first, end) in spans.items() if end > first}
+            if not sizes:
+                return Drawn("no rows to show yet")
+            lane = random.choices([*sizes], [*sizes.values()])[0]
+            length = min(_LENGTH, sizes[lane])
+            start = random.randint(spans[lane][0], spans[lane][1] - length)
+            # Images are large: rows that have them are few, with one more for a final one.
+            few = min(length, _FRAMES + 1)
+            rows = buf.rows(lane, start + length - few, few)
+            if not any(_are_images(one) for _, one in flat(rows)):
+                rows = buf.rows(lane, start, length)
+            return of_rows(rows, lane)
+    except (LappedError, SampleError):
+        return Drawn("the rows were overwritten while they were read; draw another window")
     except BackcastError as error:
-        return str(error)
+        return Drawn(str(error))
 
 
 def of_rows(rows: dict[str, Any], lane: int) -> Drawn:
     """Return what to draw of consecutive rows of a lane, without those of final observations."""
     there = rows["flags"] & 4 == 0
     if not there.any():
-        return Drawn(None, title="final observations only; draw another window")
-    flags, seq = rows["flags"][there], rows["seq"][there]
+        return Drawn("final observations only; draw another window")
+    seq, ends = rows["seq"][there], np.flatnonzero(rows["flags"][there] & 3)
     columns = {name: one[there] for name, one in flat(rows) if name not in _BUILT_IN}
     images = {name: one for name, one in columns.items() if _are_images(one)}
-    numbers = {name: one[np.newaxis] for name, one in columns.items() if name not in images}
-    batch = numbers | {
-        "index": np.array([lane << 48 | int(seq[-1])]),
-        "mask": np.ones((1, len(seq)), bool),
-        "terminated": (flags & 1 != 0)[np.newaxis],
-        "truncated": (flags & 2 != 0)[np.newaxis],
-    }
+    numbers = {name: one for name, one in columns.items() if name not in images}
     title = f"lane {lane}, rows {seq[0]:,} to {seq[-1]:,}"
+    candles = _candles(numbers)
+    named = {"price": candles} if candles else dict(islice(_lines(numbers), _LINES))
+    count = sum(int(np.prod(one.shape[1:])) for one in numbers.values())
+    if not candles and count > _LINES:
+        title += f", the first {_LINES} of {count:,} values a row"
     frames = {name: [_image(one) for one in found[-_FRAMES:]] for name, found in images.items()}
-    lines = None if _has_prices(numbers) else _lines(numbers)
-    if lines is not None and (count := _values(numbers)) > len(lines):
-        title += f", the first {len(lines)} of {count:,} values a row"
-    window = replay_window(batch, 0, 0, lines, "action") if lines != [] else None
-    return Drawn(window, frames, title)
+    return Drawn(title, seq.tolist(), ends.tolist(), named, bool(candles), frames)
 
 
-def _has_prices(numbers: dict[str, NDArray[Any]]) -> bool:
-    """Return whether there are four prices under one parent, one a row or one a ticker."""
+def _candles(numbers: Columns) -> list[Any]:
+    """Return four prices a row, of one parent and its first ticker; nothing if there are none."""
     parents = [name.removesuffix("open") for name in numbers if f"/{name}".endswith("/open")]
-    with_prices = (p for p in parents if all(f"{p}{price}" in numbers for price in PRICES))
-    found = next(with_prices, None)
-    return found is not None and all(numbers[f"{found}{price}"].ndim <= 3 for price in PRICES)
+    for parent in parents:
+        prices = [numbers.get(parent + price) for price in _CANDLE]
+        if all(one is not None and one.ndim <= 2 for one in prices):
+            first = [one if one.ndim == 1 else one[:, 0] for one in prices if one is not None]
+            return _finite(np.stack(first, 1))
+    return []
 
 
-def _lines(numbers: dict[str, NDArray[Any]]) -> list[str]:
-    """Name the scalar columns, then elements of the others, at most as many as are drawn."""
-    names = [name for name, one in numbers.items() if one.ndim == 2]
-    for name, one in numbers.items():
-        if one.ndim > 2:
-            places = islice(np.ndindex(one.shape[2:]), MAX_LINES)
-            names += [f"{name}[{','.join(map(str, place))}]" for place in places]
-    return names[:MAX_LINES]
+def _lines(numbers: Columns) -> Iterable[tuple[str, list[Any]]]:
+    """Yield the scalar columns, then elements of the others."""
+    for name, one in sorted(numbers.items(), key=lambda named: named[1].ndim > 1):
+        for place in np.ndindex(one.shape[1:]):
+            element = f"[{','.join(map(str, place))}]" if place else ""
+            yield name + element, _finite(one[:, *place])
 
 
-def _values(numbers: dict[str, NDArray[Any]]) -> int:
-    return sum(int(np.prod(one.shape[2:])) for one in numbers.values())
+def _finite(values: NDArray[Any]) -> list[Any]:
+    """Return numbers for JSON, with None for those that are not finite."""
+    found = values.astype(np.float64).astype(object)
+    found[~np.isfinite(values.astype(np.float64))] = None
+    numbers: list[Any] = found.tolist()
+    return numbers
 
 
 def _are_images(rows: NDArray[Any]) -> bool:
