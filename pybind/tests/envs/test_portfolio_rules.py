@@ -123,7 +123,7 @@ def money_out_of_nothing(
     day = int(before["day"][0])
     close, ratio = market.close[day], market.split[day + 1]
     ratio = np.where(ratio > 0, ratio, 1.0)
-    # What is left of a whole unit after a split is paid in cash.
+    # A split pays in cash what is left of a whole unit.
     held = (before["shares"] + info["fills"]) * ratio
     rest = float(((held - after["shares"]) * close / ratio).sum())
     paid = sum(info["costs"].values()) - info["dividends"] - rest
@@ -228,6 +228,10 @@ def test_a_vector_equals_its_single_environments_with_infos(tmp_path: Path, mode
             if mode == "same_step" and (single[2] or single[3]):
                 final = infos["final_obs"][at]
                 assert (final["shares"] == single[0]["shares"]).all()
+                last = infos["final_info"]
+                for key in ("orders", "fills", "limits"):
+                    assert (last[key][at] == single[4][key]).all()
+                assert last["costs"]["fees"][at] == single[4]["costs"]["fees"]
                 one.reset()
             else:
                 assert (obs["shares"][at] == single[0]["shares"]).all()

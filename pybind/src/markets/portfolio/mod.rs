@@ -209,7 +209,7 @@ impl PortfolioBatch {
     ///     Observation, rewards float64 ``[N]``, terminations and truncations bool ``[N]``, infos.
     ///     In same-step mode, when an episode ended, infos hold ``final_obs`` (object array of None
     ///     or the last observation), ``final_info`` and their masks; in every mode ``metrics``.
-    ///     With ``step_info`` they hold orders, fills, limits and costs by kind.
+    ///     With ``step_info`` they and ``final_info`` hold orders, fills, limits and costs by kind.
     ///
     /// Raises
     /// ------

@@ -66,6 +66,10 @@ impl PortfolioOutcome {
             if let Some(finals) = &self.finals {
                 let last = PyDict::new(py);
                 metrics::add(&last, ends, true, StopLosses::Counted)?;
+                // Gymnasium looks there for the infos of the step that ended an episode.
+                if let Some(details) = &self.details {
+                    details::add(&last, details, true)?;
+                }
                 add_finals(form, &infos, finals, last)?;
             }
         }
