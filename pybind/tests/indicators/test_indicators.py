@@ -115,6 +115,8 @@ def test_an_indicator_of_a_ticker_goes_over_the_bars_that_it_has() -> None:
 
 # Later bars are made up, and may move as after a split.
 @pytest.mark.filterwarnings("ignore:.*as after a split")
+# Turbulence may leave out the tickers with holes.
+@pytest.mark.filterwarnings("ignore:.*leaves out:UserWarning")
 @settings(max_examples=20, deadline=None)
 @given(
     seed=st.integers(0, 10_000),
@@ -158,6 +160,22 @@ def test_turbulence_is_the_distance_from_the_returns_before() -> None:
         expected = source.distance(returns[of, day - 1], returns[of, day - 21 : day - 1].T)
         assert added.values[0, day, place] == pytest.approx(expected, rel=1e-8)
         assert added.values[0, day, place] == added.values[1, day, place]
+
+
+def test_a_ticker_that_never_counts_for_turbulence_is_warned_of() -> None:
+    frame = market(80, "ABC")
+    # B trades on two days of three, and C on 22 days in a row, which give 21 returns.
+    days = np.searchsorted(frame["date"][:80], frame["date"])
+    missing = ((frame["tic"] == "B") & (days % 3 == 0)) | ((frame["tic"] == "C") & (days >= 22))
+    panel = panel_of(without(frame, missing))
+    with pytest.warns(UserWarning, match="turbulence_20.*'B' on all bars.*21 returns") as warned:
+        added = indicators.add(panel, ["turbulence_20"])
+    assert warned[0].filename == __file__
+    alone = indicators.add(panel_of(without(frame, frame["tic"] != "A")), ["turbulence_20"])
+    later = slice(30, None)
+    assert (column(added, "turbulence_20")[later] == column(alone, "turbulence_20")[later]).all()
+    with pytest.warns(UserWarning, match="'B', 'C'"):
+        indicators.add(panel, ["turbulence_21"])
 
 
 def test_turbulence_leaves_macro_tickers_out() -> None:

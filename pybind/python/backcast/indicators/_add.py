@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable
 from typing import Literal
 
@@ -10,14 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backcast import Panel
-from backcast._calls import explained
+from backcast._calls import explained, levels_up
 from backcast._market import check_panel
 from backcast.errors import ArgumentError, PanelError
 from backcast.indicators._names import Indicator, read_names
 from backcast.indicators._panel import Sharing, with_columns
 from backcast.indicators._series import is_free_of_unit, series, warm_up
 from backcast.indicators._splits import shares_of
-from backcast.indicators._turbulence import turbulence
+from backcast.indicators._turbulence import counted, turbulence
+
+# Tickers that a warning names; the others are counted.
+_NAMED = 3
 
 FINRL = (
     "macd",
@@ -59,6 +63,8 @@ def add(
         difference ``macdh``; ``rsi_14``, ``cci_20``, ``dx_14``, ``adx_14``, ``atr_14``;
         ``boll_20``, ``boll_ub_20``, ``boll_lb_20``, two standard deviations; ``close_30_sma``;
         ``turbulence_252`` of all tickers but macro ones. Without a number those shown are meant.
+        A ticker counts for turbulence where it has all of these returns in a row: one with hours
+        of an exchange hardly does beside one that trades around the clock.
         ``indicators.FINRL`` are FinRL's.
     splits : str, optional
         Column of splits, as environments take it, of prices that are not adjusted. Bars before a
@@ -87,6 +93,11 @@ def add(
         tickers, or a bar after its first value has none.
     MissingExtraError
         If TA-Lib is not installed.
+
+    Warns
+    -----
+    UserWarning
+        If a ticker never counts for turbulence.
 
     Notes
     -----
@@ -151,6 +162,7 @@ def _column(
         own = [ticker not in panel.macro for ticker in panel.tickers]
         found = turbulence(values[own][:, :, at["close"]], mask[own], one.bars)
         _check_whole(panel, one, found)
+        _warn_of_left_out(panel, one, own)
         return np.broadcast_to(found, mask.shape)
     computed = np.full(mask.shape, np.nan)
     for ticker, rows in enumerate(mask):
@@ -160,6 +172,21 @@ def _column(
         }
         computed[ticker, rows] = series(one, prices)
     return computed if shares is None or is_free_of_unit(one) else computed / shares
+
+
+def _warn_of_left_out(panel: Panel, one: Indicator, own: list[bool]) -> None:
+    """Warn of tickers that a turbulence leaves out on all bars."""
+    places = np.flatnonzero(own)
+    lost = [panel.tickers[at] for at in places[~counted(panel.mask[own], one.bars)]]
+    if lost:
+        more = f" and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
+        warnings.warn(
+            f"{one.name!r} leaves out {', '.join(map(repr, lost[:_NAMED]))}{more} on all bars: a "
+            f"ticker counts where it has {one.bars + 1} returns in a row; compute it of tickers "
+            "that trade at the same times, or over fewer bars",
+            UserWarning,
+            stacklevel=levels_up(),
+        )
 
 
 def _check_whole(panel: Panel, one: Indicator, found: NDArray[np.float64]) -> None:

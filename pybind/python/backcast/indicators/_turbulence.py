@@ -23,11 +23,10 @@ def turbulence(
     both = mask[:, 1:] & mask[:, :-1]
     np.divide(close[:, 1:], close[:, :-1], out=returns[:, 1:], where=both)
     returns -= 1.0
-    known = np.cumsum(np.isfinite(returns), axis=1)
     found = np.full(days, np.nan)
+    counting = _counting(mask, bars)
     for day in range(bars + 1, days):
-        # Returns of `bars` bars before, and this one.
-        whole = known[:, day] - known[:, day - bars - 1] == bars + 1
+        whole = counting[:, day]
         if not whole.any():
             continue
         before = returns[whole, day - bars : day]
@@ -35,3 +34,19 @@ def turbulence(
         spread = np.atleast_2d(np.cov(before))
         found[day] = apart @ np.linalg.pinv(spread, rcond=_RANK, hermitian=True) @ apart
     return found
+
+
+def counted(mask: NDArray[np.bool_], bars: int) -> NDArray[np.bool_]:
+    """Return whether a ticker counts for the turbulence of any bar, ``[T]``."""
+    return np.asarray(_counting(mask, bars).any(axis=1))
+
+
+def _counting(mask: NDArray[np.bool_], bars: int) -> NDArray[np.bool_]:
+    """Return whether a ticker has the return of a bar and of the `bars` before it, ``[T, D]``."""
+    counting = np.zeros_like(mask)
+    known = np.cumsum(mask[:, 1:] & mask[:, :-1], axis=1)
+    known = np.concatenate([np.zeros((len(mask), 2), known.dtype), known], axis=1)
+    # `known[:, day + 1]` is the number of returns up to `day`.
+    if mask.shape[1] > bars + 1:
+        counting[:, bars + 1 :] = known[:, bars + 2 :] - known[:, 1 : -bars - 1] == bars + 1
+    return counting
