@@ -48,7 +48,7 @@ pub enum PanelError {
     #[error(
         "{} is a folder, and a panel is loaded from one file; write its parts as one first, or \
          load them as record batches, in Python with \
-         Panel.from_frame(pyarrow.dataset.dataset(folder).scanner().to_reader())",
+         Panel.from_frame(pyarrow.dataset.dataset(folder, partitioning=\"hive\"))",
         path.display()
     )]
     Folder {

@@ -226,6 +226,32 @@ def test_a_wide_frame_has_no_row_where_all_cells_are_missing(
     assert fingerprint(panel) == fingerprint(from_csv(tmp_path / "prices.csv", rows))
 
 
+def test_a_dataset_is_read_with_the_columns_of_its_folders(tmp_path: Path) -> None:
+    dataset = pytest.importorskip("pyarrow.dataset", reason="PyArrow is not installed")
+    table = pa.table(ROWS | {"year": [2024] * 3})
+    folder = tmp_path / "run=1"
+    dataset.write_dataset(
+        table,
+        folder,
+        format="parquet",
+        partitioning=["tic", "year"],
+        partitioning_flavor="hive",
+    )
+    parts = dataset.dataset(folder, partitioning="hive")
+    expected = fingerprint(bc.Panel.from_frame(ROWS))
+    for frame in (parts, parts.scanner()):
+        panel = bc.Panel.from_frame(frame, columns={"year": None})
+        assert fingerprint(panel) == expected
+    assert bc.Panel.from_frame(parts).indicators == ["rsi", "year"]
+    with pytest.raises(PanelError, match=r"tic=.*partitioning=.hive"):
+        bc.Panel.from_frame(dataset.dataset(folder))
+    with pytest.raises(PanelError, match=r"partitioning=.hive"):
+        bc.Panel.from_parquet(folder)
+    # A folder around all files is no part of the dataset.
+    one = dataset.dataset(folder / "tic=B")
+    assert bc.Panel.from_frame(one, ticker="C").tickers == ["C"]
+
+
 def test_a_wide_frame_whose_row_lacks_one_cell_is_refused_or_masked() -> None:
     frame = wide("Price")
     frame.cells[2] = [np.nan, 12.0]

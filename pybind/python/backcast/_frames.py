@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
@@ -16,7 +17,7 @@ Column: TypeAlias = tuple[str, str, NDArray[Any] | list[str | None]]
 # The fields of a wide table that name its level of fields.
 _FIELD = "close"
 _WANTED = (
-    "a data frame (pandas, polars), an Arrow table or reader, or a dict of columns, "
+    "a data frame (pandas, polars), an Arrow table, reader or dataset, or a dict of columns, "
     '{"date": [...], "tic": [...], "close": [...]}'
 )
 
@@ -44,6 +45,10 @@ def table_of(frame: Any) -> Any:  # noqa: ANN401
     if is_pandas:
         cells = (frame.iloc[:, at].to_numpy() for at in range(len(frame.columns)))
         return _columns([*_index(frame), *zip(map(str, frame.columns), cells, strict=True)])
+    if hasattr(frame, "scanner"):
+        frame = _parts(frame)
+    if hasattr(frame, "to_reader"):
+        return _capsule(frame.to_reader().__arrow_c_stream__())
     if hasattr(frame, "collect"):
         raise ArgumentTypeError("frame has its rows not computed yet; give frame.collect()")
     raise ArgumentTypeError(f"frame is a {type(frame).__name__}; give {_WANTED}")
@@ -56,6 +61,22 @@ def _capsule(stream: Any) -> Any:  # noqa: ANN401
             f"Arrow stream; give {_WANTED}"
         )
     return stream
+
+
+def _parts(dataset: Any) -> Any:  # noqa: ANN401
+    """Return a scanner of a dataset of PyArrow. Refuses one that lacks the columns of folders."""
+    folders = [os.path.dirname(path) for path in getattr(dataset, "files", [])]
+    # Folders around all of the files are not parts of the dataset.
+    around = len(os.path.commonpath(folders)) if folders else 0
+    for part in (part for folder in folders for part in folder[around:].split("/")):
+        column = part.split("=")[0]
+        if "=" in part and column not in dataset.schema.names:
+            raise PanelError(
+                f"frame is a dataset with a folder {part}, but has no column {column!r}; make it "
+                'with pyarrow.dataset.dataset(folder, partitioning="hive"); what is no part of '
+                f"the panel is left out with columns={{{column!r}: None}}"
+            )
+    return dataset.scanner()
 
 
 def _index(frame: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401

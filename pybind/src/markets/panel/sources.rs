@@ -231,7 +231,7 @@ impl Panel {
         share.make(py, move || PanelData::from_parquet(&path, &options))
     }
 
-    /// Load a data frame, an Arrow table or a dict of columns, and share it.
+    /// Load a data frame, an Arrow table or dataset, or a dict of columns, and share it.
     ///
     /// One row per ticker and day, in any order, checked like the rows of a file. Frames of pandas
     /// may also be wide, with fields and tickers as two levels of columns, as yfinance returns
