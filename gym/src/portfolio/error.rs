@@ -36,6 +36,14 @@ pub enum PortfolioError {
         ShownNumber(*value)
     )]
     BadCell { option: &'static str, column: String, ticker: String, date: String, value: f64 },
+    /// A setting that needs volumes, where no ticker has any.
+    #[error(
+        "`{option}` needs volumes, but that of {} is 0 on all of the days {start} to {end}, so \
+         that no order could be filled; leave `{option}` out, or load a panel with volumes \
+         (`derive` gives volumes of 0)",
+        all_of(*tickers, first)
+    )]
+    NoVolume { option: &'static str, tickers: usize, first: String, start: usize, end: usize },
     /// A benchmark that is not in the panel.
     #[error(
         "the benchmark {ticker:?} is not in the panel, which holds {count} tickers from {first:?} \
@@ -238,6 +246,11 @@ fn within(whole: bool, (low, high): (f64, f64)) -> String {
     } else {
         format!("lie in [{low}, {high}]")
     }
+}
+
+/// Returns words for all of some tickers.
+fn all_of(tickers: usize, first: &str) -> String {
+    if tickers == 1 { format!("{first:?}") } else { format!("all {tickers} tickers to trade") }
 }
 
 /// Returns what to do about a column that the panel lacks.

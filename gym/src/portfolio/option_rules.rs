@@ -82,6 +82,12 @@ impl PortfolioOptions {
         })
     }
 
+    /// Returns the setting by which an order needs a volume of its bar, if one is set.
+    pub(crate) fn needs_volume(&self) -> Option<&'static str> {
+        let impact = (self.impact_bps > 0.0).then_some("impact_bps");
+        self.max_volume.map(|_| "max_volume").or(impact)
+    }
+
     /// Returns whether whole long shares, filled in full at the close, express these settings.
     pub(crate) fn is_plain(&self) -> bool {
         !self.fractional

@@ -1,5 +1,7 @@
 //! Panel, settings and tables that all portfolios of an environment share.
 
+use std::ops::Range;
+
 use backcast_market::{Panel, PanelRows, PriceColumn};
 
 use super::{
@@ -100,6 +102,12 @@ impl SetupView<'_> {
     }
 }
 
+/// Returns whether the volume of a ticker is 0 wherever it has a row.
+pub(crate) fn has_no_volume(panel: &Panel, ticker: usize, mut days: Range<usize>) -> bool {
+    let rows = panel.rows();
+    !days.any(|day| rows.row(ticker, day).value(PriceColumn::Volume as usize) > 0.0)
+}
+
 impl PortfolioSetup {
     /// Checks the options against the panel. `each` lists the tickers of single portfolios. It is
     /// empty if the options name them.
@@ -137,6 +145,13 @@ impl PortfolioSetup {
         let (lag, history) = (options.indicator_lag, options.history_length.max(options.history));
         let rules = TradingRules::new(&panel, &options)?;
         let benchmark = benchmark_of(&panel, &options.reward)?;
+        if let Some(option) = options.needs_volume()
+            && used.iter().all(|&ticker| has_no_volume(&panel, ticker, start..end))
+        {
+            let first = used.first().map_or("", |&ticker| panel.tickers()[ticker].as_str());
+            let (tickers, first) = (used.len(), first.to_owned());
+            return Err(PortfolioError::NoVolume { option, tickers, first, start, end: end - 1 });
+        }
         let held = rules.held_at_start();
         let start_days = StartDays::new(&panel, &used, held, start..end, lag, history);
         let setup = Self {

@@ -434,6 +434,42 @@ fn settings_that_exclude_each_other_are_refused() {
 }
 
 #[test]
+fn settings_that_need_volumes_are_refused_where_none_is_traded() {
+    let mut market = Market::random(1, 3, 12);
+    for row in market.rows.iter_mut().flat_map(|rows| &mut rows[..2]) {
+        row.as_mut().unwrap()[4] = 0.0;
+    }
+    let panel = market.panel();
+    let of = |names: &[&str], options: PortfolioOptions| {
+        let tickers = Some(names.iter().map(|&name| name.to_owned()).collect());
+        PortfolioVectorEnv::new(panel.clone(), 1, PortfolioOptions { tickers, ..options })
+    };
+    let limit = PortfolioOptions { max_volume: Some(0.1), ..options() };
+    let impact = PortfolioOptions { impact_bps: 10.0, ..options() };
+    for (set, name) in [(&limit, "max_volume"), (&impact, "impact_bps")] {
+        for names in [&["T00"][..], &["T01", "T00"]] {
+            let error = of(names, set.clone()).unwrap_err();
+            let PortfolioError::NoVolume { option, tickers, start, end, .. } = error else {
+                panic!("{error}")
+            };
+            assert_eq!((option, tickers, start, end), (name, names.len(), 0, 11));
+        }
+        let some = of(&["T00", "T02"], set.clone()).unwrap().price_warnings();
+        let [text] = &some[..] else { panic!("{some:?}") };
+        assert!(text.contains("\"T00\"") && text.contains(name) && !text.contains("T02"), "{text}");
+        assert_eq!(of(&["T02"], set.clone()).unwrap().price_warnings(), Vec::<String>::new());
+    }
+    assert_eq!(of(&["T00"], options()).unwrap().price_warnings(), Vec::<String>::new());
+    // The volumes of other days do not count.
+    market.rows[9][0].as_mut().unwrap()[4] = 5.0;
+    let days =
+        |days| PortfolioOptions { days, tickers: Some(vec!["T00".to_owned()]), ..limit.clone() };
+    let made = |options| PortfolioVectorEnv::new(market.panel(), 1, options);
+    assert!(made(days(None)).is_ok());
+    assert!(matches!(made(days(Some((0, 9)))), Err(PortfolioError::NoVolume { end: 8, .. })));
+}
+
+#[test]
 fn actions_outside_their_range_are_refused_before_anything_changes() {
     let market = Market::random(1, 2, 12);
     let weights = PortfolioOptions { actions: Actions::weights(), hmax: 15, ..options() };

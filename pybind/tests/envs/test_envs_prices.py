@@ -1,13 +1,16 @@
-"""Warnings of prices at which orders or holdings are impossible, when an environment is made."""
+"""Prices and volumes at which orders or holdings are impossible, when an environment is made."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import backcast as bc
 import backcast.finrl as ff
 import numpy as np
 import pytest
 from backcast.envs import PortfolioEnv, PortfolioVectorEnv
+from backcast.errors import EnvError
 
 
 def prices(folder: Path, **closes: float) -> Path:
@@ -44,3 +47,29 @@ def test_holdings_that_stop_before_the_cash_is_spent(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match=r'\b2147483647\b.*"SHIB".*\b0\.000009\b'):
         PortfolioEnv(path)
     PortfolioEnv(path, initial_amount=19_000, failure_threshold=0)
+
+
+def test_limits_by_volume_need_a_volume() -> None:
+    days = np.arange("2024-01-01", 30, dtype="datetime64[D]")
+    closes = {"date": np.tile(days, 2), "tic": np.repeat(["A", "B"], 30), "close": np.full(60, 9.0)}
+    derived: dict[str, Any] = {"derive": ["open", "high", "low"]}
+    none = bc.Panel.from_frame(closes, derive=[*derived["derive"], "volume"])
+    for name, value in (("max_volume", 0.1), ("impact_bps", 10.0)):
+        settings: dict[str, Any] = {name: value}
+        for make in (
+            lambda settings=settings: PortfolioEnv(none, **settings),
+            lambda settings=settings: PortfolioVectorEnv(none, 2, **settings),
+        ):
+            with pytest.raises(EnvError) as raised:
+                make()
+            said = str(raised.value)
+            assert all(word in said for word in (name, "all 2 tickers", "volume", "leave", "load"))
+        with pytest.raises(EnvError, match='"A"'):
+            PortfolioEnv(none, tickers=["A"], **settings)
+        some = bc.Panel.from_frame(closes | {"volume": [0.0] * 30 + [5.0] * 30}, **derived)
+        with pytest.warns(UserWarning, match=rf'volume.*`{name}`.*"A" at 9') as warned:
+            PortfolioEnv(some, **settings)
+        assert len(warned) == 1
+        assert warned[0].filename == __file__
+        PortfolioEnv(some, tickers=["B"], **settings)
+    PortfolioEnv(none)

@@ -1,8 +1,8 @@
-//! Warnings about a panel that makes orders, holdings or histories impossible with the settings, or
-//! that contradicts a column of splits.
+//! Warnings about prices and volumes that make orders or holdings impossible with the settings, or
+//! that contradict a column of splits.
 
 use super::PortfolioVectorEnv;
-use crate::portfolio::setup::{CLOSE, PortfolioSetup};
+use crate::portfolio::setup::{CLOSE, PortfolioSetup, has_no_volume};
 
 /// Maximum number of tickers named in a warning; the others are counted.
 const NAMED: usize = 3;
@@ -67,16 +67,25 @@ impl PortfolioSetup {
         })
     }
 
-    /// Returns a warning about a history that is longer than the panel.
-    fn never_full(&self) -> Option<String> {
-        let days = self.panel.days();
-        let lengths =
-            [("history", self.options.history), ("history_length", self.options.history_length)];
-        let (name, length) = lengths.into_iter().find(|(_, length)| *length > days)?;
-        Some(format!(
-            "{name} is {length}, but the panel has {days} days, so that the mask of the first ones \
-             is always False: show fewer days, or load more"
-        ))
+    /// Returns a warning about tickers without volume, of which no order is filled with a setting
+    /// that needs it. Leaves out tickers that `lowest` does not name. Returns `None` if there are
+    /// none.
+    fn without_volume(&self, lowest: &[LowestClose]) -> Option<String> {
+        let option = self.options.needs_volume()?;
+        let (start, end) = self.days;
+        let none = lowest
+            .iter()
+            .filter(|LowestClose { ticker, .. }| has_no_volume(&self.panel, *ticker, start..end));
+        let (names, count) = self.named(none);
+        (count > 0).then(|| {
+            format!(
+                "the volume of {count} ticker(s) is 0 on all days, and `{option}` needs volumes: \
+                 {names}; no order for {} can be filled: leave `{option}` out, load volumes, or \
+                 leave {} out of tickers",
+                if count == 1 { "it" } else { "them" },
+                if count == 1 { "it" } else { "them" },
+            )
+        })
     }
 
     /// Returns a warning about a column of splits that contradicts the prices, or that no setting
@@ -122,15 +131,15 @@ impl PortfolioSetup {
 
 impl PortfolioVectorEnv {
     /// Returns warnings about orders and holdings that these settings make impossible at the prices
-    /// of the panel, about histories that are never full, and about splits that prices contradict.
-    /// Passes once over the closes of all tickers, and once over each column of splits.
+    /// and volumes of the panel, and about splits that prices contradict. Passes once over the
+    /// closes of all tickers, and at most once over their volumes and each column of splits.
     #[must_use]
     pub fn price_warnings(&self) -> Vec<String> {
         let lowest = self.setup.lowest_closes();
         let all = [
             self.setup.out_of_reach(&lowest),
             self.setup.too_small(&lowest),
-            self.setup.never_full(),
+            self.setup.without_volume(&lowest),
             self.setup.doubtful_splits(),
         ];
         all.into_iter().flatten().collect()
