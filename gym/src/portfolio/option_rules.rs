@@ -50,7 +50,15 @@ impl PortfolioOptions {
     fn check_pairs(&self) -> Result<(), PortfolioError> {
         let stops = self.stop_loss_tolerance > 0.0;
         let weights = matches!(self.actions, Actions::Weights { .. });
+        let pays_twice = self.dividends.is_some() && self.dividends == self.splits;
         let pairs = [
+            Pair {
+                applies: pays_twice,
+                option: "dividends",
+                other: "splits of the same column",
+                remedy: "one is cash per share, the other a number of shares; name a column for \
+                         each, or leave one out",
+            },
             Pair {
                 applies: self.fractional && matches!(self.actions, Actions::Discrete { .. }),
                 option: "fractional",

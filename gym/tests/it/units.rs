@@ -344,6 +344,14 @@ fn settings_that_exclude_each_other_are_refused() {
             "stop_loss_tolerance",
         ),
         (PortfolioOptions { actions: Actions::weights(), hmax: 100, ..options() }, "hmax"),
+        (
+            PortfolioOptions {
+                dividends: Some("x".to_owned()),
+                splits: Some("x".to_owned()),
+                ..options()
+            },
+            "dividends",
+        ),
     ];
     let panel = Market::random(1, 2, 12).panel();
     for (options, name) in table {
@@ -353,6 +361,11 @@ fn settings_that_exclude_each_other_are_refused() {
             "{error}"
         );
     }
+}
+
+#[test]
+fn settings_out_of_their_range_are_refused() {
+    let panel = Market::random(1, 2, 12).panel();
     let leverage = |leverage, margin| PortfolioOptions {
         actions: Actions::Weights { leverage },
         hmax: 15,
@@ -361,7 +374,7 @@ fn settings_that_exclude_each_other_are_refused() {
     };
     let numbers = [
         (leverage(1.5, None), "Weights.leverage"),
-        (leverage(2.5, margin), "Weights.leverage"),
+        (leverage(2.5, Some(Margin::default())), "Weights.leverage"),
         (leverage(f64::NAN, None), "Weights.leverage"),
         (
             PortfolioOptions {

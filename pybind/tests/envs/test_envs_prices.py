@@ -73,3 +73,8 @@ def test_limits_by_volume_need_a_volume() -> None:
         assert warned[0].filename == __file__
         PortfolioEnv(some, tickers=["B"], **settings)
     PortfolioEnv(none)
+
+
+def test_one_column_is_not_both_dividends_and_splits(tmp_path: Path) -> None:
+    with pytest.raises(EnvError, match=r"dividends.*splits of the same column.*column for each"):
+        PortfolioEnv(prices(tmp_path, A=9.0), dividends="paid", splits="paid")

@@ -97,6 +97,16 @@ pub(crate) const ROWS: &[Row] = &[
         &["`stop_loss_tolerance`", "margin", "leave one of them out"],
     ),
     row(
+        "one column for dividends and splits",
+        |s| {
+            made(s, 1, |o| {
+                (o.dividends, o.splits) = (Some("rsi".to_owned()), Some("rsi".to_owned()));
+            })
+        },
+        "Together",
+        &["`dividends`", "splits of the same column", "column for each"],
+    ),
+    row(
         "a leverage without a margin",
         |s| made(s, 1, |o| o.actions = Actions::Weights { leverage: 2.0 }),
         "BadOption",
