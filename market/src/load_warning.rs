@@ -1,5 +1,5 @@
-//! Warnings about data that loading keeps: bars of two lengths, a year that was guessed, and splits
-//! that no column names.
+//! Warnings about data that loading keeps: bars of two lengths or that begin at other times, a year
+//! that was guessed, and splits that no column names.
 
 use std::collections::HashMap;
 
@@ -21,6 +21,8 @@ const STEPS: usize = 10_000;
 const LEAST_STEPS: usize = 5;
 /// Bars that are this many times longer than others are of another length.
 const LONGER: f64 = 1.5;
+/// Least number of bars within which another ticker trades that are warned of.
+const LEAST_OVERLAPS: usize = 5;
 /// Least number of rows of a ticker that tell its usual moves between bars.
 const LEAST_ROWS: usize = 20;
 /// Ratios of splits that are recognised, and their inverses.
@@ -53,6 +55,26 @@ pub enum LoadWarning {
         short: String,
         /// Its most frequent step, in microseconds.
         short_micros: i64,
+    },
+    /// A ticker trades within bars of another one that are not longer than its own.
+    #[error(
+        "{early:?} has a bar every {}, and {late:?} bars that begin within them, the first at \
+         {date} ({count} such bar(s) of {early:?}): if bars are labelled by their begin, windows \
+         at that time show a close of {early:?} that is known later; label all bars by their end, \
+         resample one ticker to the times of the other, or load them as two panels",
+        duration(*micros)
+    )]
+    OverlappingBars {
+        /// Ticker whose bars have not ended.
+        early: String,
+        /// Its most frequent step, in microseconds.
+        micros: i64,
+        /// Ticker that is traded within such a bar.
+        late: String,
+        /// Time of its first such bar.
+        date: String,
+        /// Number of bars of `early` within which another ticker is traded.
+        count: usize,
     },
     /// The calendar does not tell the bars of a year.
     #[error(
@@ -91,8 +113,9 @@ impl PanelData {
     /// an auction, cannot be told from one with bars of a day.
     #[must_use]
     pub fn warnings(&self) -> Vec<LoadWarning> {
-        let all = self.mixed_bars().into_iter().chain(self.guessed_year());
-        all.chain(self.unadjusted_split()).collect()
+        let lengths = self.bar_lengths();
+        let bars = self.mixed_bars(&lengths).into_iter().chain(self.overlapping_bars(&lengths));
+        bars.chain(self.guessed_year()).chain(self.unadjusted_split()).collect()
     }
 
     fn guessed_year(&self) -> Option<LoadWarning> {
@@ -146,27 +169,87 @@ impl PanelData {
         })
     }
 
-    fn mixed_bars(&self) -> Option<LoadWarning> {
-        let meta = self.meta();
-        let lengths: Vec<(i64, &String)> = meta
-            .tickers
-            .iter()
-            .zip(self.marks())
-            .filter_map(|(ticker, marks)| {
-                let rows = meta.times.iter().enumerate().filter(|(bar, _)| is_marked(marks, *bar));
-                Some((usual_step(rows.map(|(_, time)| *time))?, ticker))
-            })
-            .collect();
-        let ((short_micros, short), (long_micros, long)) =
-            (*lengths.iter().min()?, *lengths.iter().max()?);
-        let is_longer = seconds(long_micros) >= LONGER * seconds(short_micros);
-        is_longer.then(|| LoadWarning::MixedBars {
+    /// Returns the length of the bars of each ticker; `None` where its rows do not tell, as in a
+    /// panel of days.
+    fn bar_lengths(&self) -> Vec<Option<i64>> {
+        let times = &self.meta().times;
+        let steps = self.marks().map(|marks| {
+            let rows = times.iter().enumerate().filter(|(bar, _)| is_marked(marks, *bar));
+            usual_step(rows.map(|(_, time)| *time))
+        });
+        steps.collect()
+    }
+
+    fn mixed_bars(&self, lengths: &[Option<i64>]) -> Option<LoadWarning> {
+        let named = lengths.iter().zip(&self.meta().tickers);
+        let known = named.filter_map(|(length, ticker)| Some(((*length)?, ticker)));
+        let ((short_micros, short), (long_micros, long)) = (known.clone().min()?, known.max()?);
+        is_longer(long_micros, short_micros).then(|| LoadWarning::MixedBars {
             long: long.clone(),
             long_micros,
             short: short.clone(),
             short_micros,
         })
     }
+
+    /// Finds the ticker with most bars that have not ended when another ticker trades. Leaves out
+    /// other tickers that are macro, since no order is placed at their times, and those of much
+    /// shorter bars, which [`mixed_bars`](Self::mixed_bars) names.
+    fn overlapping_bars(&self, lengths: &[Option<i64>]) -> Option<LoadWarning> {
+        let meta = self.meta();
+        let times = &meta.times;
+        let least = times.windows(2).map(|pair| pair[1] - pair[0]).min()?;
+        if lengths.iter().flatten().all(|length| *length <= least) {
+            return None;
+        }
+        // For each bar the longest of the tickers that trade at its time, and its length. Tickers
+        // of unknown length count as the longest.
+        let mut longest: Vec<Option<(i64, usize)>> = vec![None; times.len()];
+        for (ticker, (length, marks)) in lengths.iter().zip(self.marks()).enumerate() {
+            if meta.is_macro[ticker] {
+                continue;
+            }
+            let length = length.unwrap_or(i64::MAX);
+            for (bar, found) in longest.iter_mut().enumerate() {
+                let is_longest = found.is_none_or(|(other, _)| other < length);
+                if is_longest && is_marked(marks, bar) {
+                    *found = Some((length, ticker));
+                }
+            }
+        }
+        let overlaps = lengths.iter().zip(self.marks()).enumerate().filter_map(|(ticker, of)| {
+            let (&Some(micros), marks) = of else { return None };
+            let (mut first, mut count) = (None, 0);
+            for bar in (0..times.len()).filter(|&bar| is_marked(marks, bar)) {
+                let end = times[bar].saturating_add(micros);
+                // A next bar of the ticker itself ends this one, as where clocks are changed.
+                let late = (bar + 1..times.len())
+                    .take_while(|&other| times[other] < end && !is_marked(marks, other))
+                    .filter_map(|other| Some((longest[other]?, other)))
+                    .find(|((length, _), _)| !is_longer(micros, *length));
+                if let Some(((_, late), other)) = late {
+                    count += 1;
+                    first.get_or_insert((late, other));
+                }
+            }
+            let (late, bar) = first?;
+            (count >= LEAST_OVERLAPS).then_some((count, ticker, micros, late, bar))
+        });
+        // The first ticker of those with most.
+        let most = overlaps.max_by_key(|&(count, ticker, ..)| (count, usize::MAX - ticker));
+        most.map(|(count, ticker, micros, late, bar)| LoadWarning::OverlappingBars {
+            early: meta.tickers[ticker].clone(),
+            micros,
+            late: meta.tickers[late].clone(),
+            date: label_of(meta, bar),
+            count,
+        })
+    }
+}
+
+/// Returns whether bars of one length count as longer than others.
+fn is_longer(micros: i64, others: i64) -> bool {
+    seconds(micros) >= LONGER * seconds(others)
 }
 
 /// Returns the text of a day or bar.

@@ -240,6 +240,24 @@ def test_a_year_that_is_guessed_and_bars_of_two_lengths_are_warned_of() -> None:
         bc.Panel.from_frame(rows, derive=DERIVED, zone="UTC")
 
 
+def test_bars_that_begin_within_those_of_another_ticker_are_warned_of() -> None:
+    half = HOURS.astype("M8[m]") + np.timedelta64(30, "m")
+    stamps = np.concatenate([HOURS.astype("M8[m]"), half])
+    rows = {"timestamp": stamps, "tic": ["BTC"] * 240 + ["SPY"] * 240, "close": np.ones(480)}
+    given: dict[str, Any] = {"derive": DERIVED, "zone": "UTC"}
+    with pytest.warns(
+        UserWarning, match='"BTC" has a bar every 1 h.*"SPY".*2024-01-01T01:30'
+    ) as of:
+        panel = bc.Panel.from_frame(rows, **given)
+    assert of[0].filename == __file__
+    # Shows what the warning is about: at 01:30 a close is shown that is known at 02:00.
+    at = panel.position("2024-01-01T01:30:00Z")
+    shown = panel.windows([at], [[1, 2]], 1, 0)
+    assert panel.dates[at - 1] == "2024-01-01T01:00:00Z"
+    assert shown["history"][0, 0, 0, 3] == 1
+    bc.Panel.from_frame(rows | {"timestamp": np.concatenate([HOURS, HOURS])}, **given)
+
+
 @pytest.mark.parametrize("stated", [None, 1000.0])
 def test_ratios_are_annualised_by_the_bars_of_a_year(stated: float | None) -> None:
     bars = load({"timestamp": HOURS}, zone="UTC", bars_per_year=stated)

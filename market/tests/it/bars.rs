@@ -412,6 +412,63 @@ fn bars_of_two_lengths_are_warned_of_with_both_tickers() {
 }
 
 #[test]
+fn bars_of_one_length_that_begin_at_other_times_are_warned_of() {
+    let year = PanelOptions::default().bars_per_year(252.0);
+    let every = |step: usize, from: i64| -> Vec<i64> { (from..20 * 1440).step_by(step).collect() };
+    // Seven hours of a session that begins at half past, on five days of seven.
+    let session: Vec<i64> = (0..20)
+        .filter(|day| day % 7 < 5)
+        .flat_map(|day| (0..7).map(move |hour| day * 1440 + hour * 60))
+        .collect();
+    let found = warnings(&[("BTC", every(60, 30)), ("SPY", session.clone())], &year);
+    let [LoadWarning::OverlappingBars { early, micros, late, date, count }] = &found[..] else {
+        panic!("{found:?}")
+    };
+    assert_eq!((early.as_str(), late.as_str(), *micros), ("SPY", "BTC", 3_600_000_000));
+    // The first row of a ticker has no open to derive.
+    assert_eq!((date.as_str(), *count), ("2024-01-02T16:00:00Z", session.len() - 1));
+    for word in ["\"SPY\"", "\"BTC\"", "1 h", "end"] {
+        assert!(found[0].to_string().contains(word), "{}", found[0]);
+    }
+    let overlaps = |tickers: &[(&str, Vec<i64>)], options: &PanelOptions| {
+        let found = warnings(tickers, options);
+        let mut overlaps = found.iter().filter_map(|found| match found {
+            LoadWarning::OverlappingBars { early, late, count, .. } => {
+                Some((early.clone(), late.clone(), *count))
+            }
+            _ => None,
+        });
+        overlaps.next_back()
+    };
+    let named =
+        |early: &str, late: &str, count: usize| Some((early.to_owned(), late.to_owned(), count));
+    // A macro ticker is shown at the times of others, and nothing is traded at its own.
+    let macros = |name: &str| year.clone().macro_tickers([name]);
+    let both = [("BTC", every(60, 30)), ("SPY", session.clone())];
+    assert_eq!(overlaps(&both, &macros("SPY")), named("SPY", "BTC", session.len() - 1));
+    assert_eq!(overlaps(&both, &macros("BTC")), named("BTC", "SPY", session.len() - 2));
+    // Days that begin at two midnights, and longer bars within shorter ones.
+    let days = [("DAY", every(1440, 0)), ("NIGHT", every(1440, 300))];
+    assert_eq!(overlaps(&days, &year), named("DAY", "NIGHT", 19));
+    let longer = [("HOUR", every(60, 0)), ("DAY", every(1440, 30))];
+    assert_eq!(overlaps(&longer, &year), named("HOUR", "DAY", 19));
+    // A ticker whose bars have no usual step is traded within those of another one.
+    let irregular = (1..80).map(|bar: i64| bar * bar + 1).collect::<Vec<_>>();
+    assert!(overlaps(&[("HOUR", every(60, 0)), ("ODD", irregular)], &year).is_some());
+    // Times of one grid, an hour that clocks are set by, and few odd times are as they should be.
+    let clocks: Vec<i64> = (0..20).map(|day| day * 1440 - if day < 10 { 0 } else { 60 }).collect();
+    let odd = [every(60, 0), vec![61, 245, 367, 481]].concat();
+    for fine in [
+        vec![("A", every(60, 0)), ("B", every(60, 600)), ("C", session)],
+        vec![("A", clocks.clone()), ("B", clocks)],
+        vec![("A", every(60, 0)), ("B", odd)],
+        vec![("A", every(60, 0)), ("B", every(15, 0))],
+    ] {
+        assert_eq!(overlaps(&fine, &year), None, "{}", fine.len());
+    }
+}
+
+#[test]
 fn a_year_that_the_calendar_does_not_tell_is_warned_of() {
     let hours = |count: i64| vec![("A", (0..count).map(|hour| hour * 60).collect())];
     let guess = |count: i64, options: &PanelOptions| warnings(&hours(count), options);
