@@ -67,12 +67,53 @@ pub(crate) fn number_hint(column: &str, text: &str) -> String {
             "; it is a time of day: {leave_out}, or call the column \"time\" for a panel of bars"
         );
     }
-    let decimal =
-        text.split_once(',').is_some_and(|(whole, rest)| is_digits(whole) && is_digits(rest));
-    if decimal {
-        return "; it has a decimal comma: write numbers with a point".to_owned();
+    comma_hint(text).unwrap_or_else(|| format!("; or {leave_out}"))
+}
+
+/// Returns a hint for a number in which characters stand between thousands or before decimals.
+fn comma_hint(text: &str) -> Option<String> {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let thousands = |text: &str, between: char| {
+        let mut groups = text.split(between);
+        let first = groups.next().is_some_and(|group| group.len() <= 3 && is_digits(group));
+        let (mut rest, many) = (groups.clone(), groups.next().is_some());
+        first && many && rest.all(|group| group.len() == 3 && is_digits(group))
+    };
+    // Before and behind a decimal point or comma.
+    let parts = |mark: char| {
+        let (whole, rest) = digits.rsplit_once(mark).unwrap_or((digits, "0"));
+        is_digits(rest).then_some(whole)
+    };
+    let is_grouped =
+        |mark: char, between: char| parts(mark).is_some_and(|whole| thousands(whole, between));
+    let is_decimal = digits.split_once(',').is_some_and(|(a, b)| is_digits(a) && is_digits(b));
+    let without = "write numbers without it (pandas.read_csv takes thousands=\",\")";
+    let point = "write numbers with a point (pandas.read_csv takes decimal=\",\")";
+    if is_decimal && thousands(digits, ',') {
+        return Some(format!(
+            "; its comma separates thousands or decimals: if thousands, {without}; if decimals, \
+             {point}"
+        ));
     }
-    format!("; or {leave_out}")
+    if is_decimal {
+        return Some(format!("; it has a decimal comma: {point}"));
+    }
+    if is_grouped('.', ',') {
+        return Some(format!("; its comma separates thousands: {without}"));
+    }
+    if is_grouped(',', '.') {
+        return Some(format!(
+            "; it has a decimal comma, and points between thousands: {point}, and \
+             without what separates thousands"
+        ));
+    }
+    let others = [' ', '\u{a0}', '\u{202f}', '\'', '\u{2019}', '_'];
+    let other =
+        others.into_iter().find(|&other| is_grouped('.', other) || is_grouped(',', other))?;
+    Some(format!(
+        "; it has {other:?} between thousands: write numbers without it, and decimals \
+         behind a point"
+    ))
 }
 
 /// Returns a hint if text in the column of days looks like a Unix time; otherwise nothing.
@@ -122,6 +163,25 @@ mod tests {
         let [time, comma, other] = [("time", "09:30:00"), ("close", "10,5"), ("sector", "Energy")]
             .map(|(column, text)| number_hint(column, text));
         assert!(time != comma && time != other && comma != other, "{time}, {comma}, {other}");
+        for (text, words) in [
+            ("3,505", &["thousands=\",\"", "decimal=\",\"", "if thousands", "if decimals"][..]),
+            ("-103,505", &["if thousands", "if decimals"]),
+            ("10,5", &["decimal comma", "point"]),
+            ("3505,125", &["decimal comma", "point"]),
+            ("1,234,567", &["separates thousands: write numbers without it"]),
+            ("1,234.5", &["separates thousands: write numbers without it"]),
+            ("1.234,5", &["decimal comma, and points between thousands"]),
+            ("3 505", &["' ' between thousands"]),
+            ("3'505.25", &["between thousands"]),
+        ] {
+            let hint = number_hint("volume", text);
+            assert!(words.iter().all(|word| hint.contains(word)), "{text}: {hint}");
+            assert!(!hint.contains("leave the column out"), "{text}: {hint}");
+        }
+        for text in ["1,23,456", "1,2345.5", ",505", "3,", "1 2", "N,A", "12:30,5"] {
+            let hint = number_hint("volume", text);
+            assert!(hint.contains("leave the column out"), "{text}: {hint}");
+        }
         assert!(other.contains("columns {\"sector\": \"\"}"), "{other}");
         assert!(date_hint("1704153600").contains("unit \"s\""));
         assert!(date_hint("1704153600000000000").contains("unit \"ns\""));

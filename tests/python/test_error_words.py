@@ -40,6 +40,7 @@ ALLOWED = (
     "find_spec",  # a program of Python
     "vm.max_map_count",
     "openmetrics-text",
+    "pandas.",  # what to do in that library
     "rw,relatime",  # a table of mounts
 )
 
