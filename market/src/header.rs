@@ -226,10 +226,11 @@ fn time_rules(
     Ok(TimeRules { zone, unit: options.unit })
 }
 
-/// Returns whether a column is ignored: day numbers of a panel, row numbers of pandas, or a column
-/// that the caller renamed to an empty name.
+/// Returns whether a column is ignored: day numbers of a panel, row numbers of pandas as
+/// `to_csv`, `to_parquet` and `reset_index` name them, or a column that the caller renamed to an
+/// empty name.
 fn is_ignored(name: &str) -> bool {
-    matches!(name, "" | "day" | "day_idx")
+    matches!(name, "" | "day" | "day_idx" | "index" | "level_0")
         || name.starts_with("Unnamed:")
         || name.starts_with("__index_level_")
 }

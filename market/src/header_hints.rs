@@ -3,8 +3,8 @@
 use crate::derived_column::DerivedColumn;
 
 /// Names that pandas gives to an index without a name: empty or `Unnamed: 0` in CSV,
-/// `__index_level_0__` in Parquet.
-const NAMELESS: [&str; 3] = ["", "Unnamed: 0", "__index_level_0__"];
+/// `__index_level_0__` in Parquet, and `index` or `level_0` as a column.
+const NAMELESS: [&str; 5] = ["", "Unnamed: 0", "__index_level_0__", "index", "level_0"];
 
 /// Returns whether the first two lines look like a header row of fields and one of tickers, as
 /// yfinance and pandas write them.

@@ -226,6 +226,21 @@ def test_a_wide_frame_has_no_row_where_all_cells_are_missing(
     assert fingerprint(panel) == fingerprint(from_csv(tmp_path / "prices.csv", rows))
 
 
+def test_row_numbers_of_pandas_are_no_indicator(tmp_path: Path) -> None:
+    numbered = ROWS | {"index": [0, 1, 2], "level_0": [7, 8, 9]}
+    panel = bc.Panel.from_frame(numbered)
+    assert panel.indicators == ["rsi"]
+    assert fingerprint(panel) == fingerprint(from_csv(tmp_path / "prices.csv", numbered))
+    kept = bc.Panel.from_frame(numbered, columns={"index": "rank"})
+    assert kept.indicators == ["rsi", "rank"]
+    # An index that holds the days is named.
+    days = {"index" if name == "date" else name: cells for name, cells in ROWS.items()}
+    with pytest.raises(PanelError, match=r'\{"index": "date"\}'):
+        bc.Panel.from_frame(days)
+    renamed = bc.Panel.from_frame(days, columns={"index": "date"})
+    assert fingerprint(renamed) == fingerprint(bc.Panel.from_frame(ROWS))
+
+
 def test_a_dataset_is_read_with_the_columns_of_its_folders(tmp_path: Path) -> None:
     dataset = pytest.importorskip("pyarrow.dataset", reason="PyArrow is not installed")
     table = pa.table(ROWS | {"year": [2024] * 3})

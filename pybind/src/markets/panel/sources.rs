@@ -28,7 +28,8 @@ impl Panel {
     ///     whose day is the one written), ``tic``, ``open``, ``high``, ``low``, ``close``,
     ///     ``volume``. For bars, ``timestamp`` (``2024-01-02T14:30:00Z``) instead of ``date``, or
     ///     ``time`` (``09:30``) beside it, with a `zone`. Every further column is an indicator,
-    ///     except ``day``, ``day_idx`` and index columns that pandas wrote, which are ignored.
+    ///     except ``day``, ``day_idx`` and index columns that pandas wrote (``index``, ``level_0``
+    ///     and those without a name), which are ignored.
     /// macro : sequence of str
     ///     Tickers that are shown but never traded, such as an index.
     /// columns : dict of str to str or None, optional
