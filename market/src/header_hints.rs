@@ -37,8 +37,9 @@ pub(crate) fn nameless_index(missing: &[String], found: &[String]) -> String {
     }
 }
 
-/// Returns how options of loading make up for missing columns; otherwise nothing.
-pub(crate) fn missing_options(missing: &[String]) -> String {
+/// Returns how options of loading make up for missing columns; otherwise nothing. `in_memory`:
+/// whether the table is a frame.
+pub(crate) fn missing_options(missing: &[String], in_memory: bool) -> String {
     let lacks = |name: &str| missing.iter().any(|other| other == name);
     let mut hints = String::new();
     if lacks("timestamp") {
@@ -54,6 +55,12 @@ pub(crate) fn missing_options(missing: &[String]) -> String {
         hints += "; for closes alone set `derive` to [";
         hints += &derivable.join(", ");
         hints += "]";
+    }
+    if in_memory && lacks("tic") && lacks("close") {
+        hints += "; a frame with a column of closes for each ticker, such as df[\"Close\"] of \
+                  yfinance, needs the name of the field too: give df[[\"Close\"]], or \
+                  pandas.concat({\"Close\": frame}, axis=1), with `derive` set to [\"open\", \
+                  \"high\", \"low\", \"volume\"]";
     }
     hints
 }

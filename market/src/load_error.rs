@@ -308,7 +308,7 @@ pub enum PanelLoadError {
         if *any_case { "" } else { " (names are case-sensitive)" },
         did_you_mean(missing, closest),
         nameless_index(missing, found),
-        missing_options(missing)
+        missing_options(missing, *any_case)
     )]
     MissingColumns {
         /// Names that are required and absent.

@@ -226,6 +226,21 @@ def test_a_wide_frame_has_no_row_where_all_cells_are_missing(
     assert fingerprint(panel) == fingerprint(from_csv(tmp_path / "prices.csv", rows))
 
 
+def test_a_wide_frame_of_closes_needs_the_name_of_its_field() -> None:
+    both = wide("Price")
+    closes = Frame(
+        both.index,
+        Labels({"Price": ["Close", "Close"], "Ticker": ["A", "B"]}),
+        [[10.5, 11.5], [20.0, 21.0]],
+    )
+    panel = bc.Panel.from_frame(closes, derive=["high", "low", "volume", "open"])
+    assert panel.tickers == ["A", "B"]
+    bare = Frame(both.index, Labels({"Ticker": ["A", "B"]}), closes.cells)
+    with pytest.raises(PanelError) as raised:
+        bc.Panel.from_frame(bare)
+    assert all(word in str(raised.value) for word in ('df[["Close"]]', "concat", "`derive`"))
+
+
 def test_row_numbers_of_pandas_are_no_indicator(tmp_path: Path) -> None:
     numbered = ROWS | {"index": [0, 1, 2], "level_0": [7, 8, 9]}
     panel = bc.Panel.from_frame(numbered)
