@@ -23,7 +23,7 @@ use crate::{
     date::{Date, clock_nanos},
     header::{ColumnUse, FileHeader},
     load_error::{ColumnRole, NumberProblem, PanelLoadError, TimeProblem},
-    moment::{Moment, TimeRules, day_start},
+    moment::{Moment, TimeRules},
     options::PanelOptions,
     zone::Zone,
 };
@@ -170,7 +170,7 @@ impl ArrowColumn {
         if let Some(numbers) = integers(array) {
             for number in numbers {
                 let day = number.and_then(|number| match self.rules.unit {
-                    Some(unit) => Moment::from_epoch(number, unit.nanos()).ok().map(day_start),
+                    Some(unit) => Moment::from_epoch(number, unit.nanos()).ok(),
                     None => Date::from_number(u32::try_from(number).ok()?).map(Moment::of_day),
                 });
                 chunk.push_day(self.at, day, || cell_text(number.as_ref()));
@@ -180,9 +180,10 @@ impl ArrowColumn {
         let Some(seconds) = seconds(array) else { return false };
         for second in seconds {
             let local = second.and_then(|second| self.zone.local(second));
-            let day = local.and_then(|local| Date::from_unix_days(local.div_euclid(DAY_SECONDS)));
-            let text = second.map(|second| format!("{second} s after 1970-01-01"));
-            chunk.push_day(self.at, day.map(Moment::of_day), || cell_text(text.as_ref()));
+            let day = local.and_then(|local| Moment::from_micros(local.checked_mul(1_000_000)?));
+            chunk.push_day(self.at, day, || {
+                cell_text(second.map(|second| format!("{second} s after 1970-01-01")).as_ref())
+            });
         }
         true
     }

@@ -7,13 +7,13 @@ use backcast_layout::{Base, Exist};
 use crate::{
     blocks::{MAX_VALUES, PanelShape, mark_listed},
     calendar::Calendar,
-    chunk::{BadCell, BadCellKind, Chunk, Tickers, to_single},
+    chunk::{BadCell, BadCellKind, Chunk, DroppedTimes, Tickers, to_single},
     derive::{Contradiction, derive},
     error::PanelError,
     header::{ColumnUse, FileHeader},
     load_error::{PanelLoadError, RowPlace},
     meta::Meta,
-    moment::Moment,
+    moment::{EpochUnit, Moment},
     options::{NanPolicy, PanelOptions},
     panel::Panel,
     symbols::PriceColumn,
@@ -36,6 +36,7 @@ pub(crate) struct Assembler<'a> {
     /// Values row by row, in the order of the panel's columns.
     values: Vec<f64>,
     masked: u64,
+    dropped: DroppedTimes,
     /// Days or instants of rows that count as absent; they remain those of the panel.
     masked_times: BTreeSet<Moment>,
 }
@@ -63,6 +64,7 @@ impl<'a> Assembler<'a> {
             keys: Vec::new(),
             values: Vec::new(),
             masked: 0,
+            dropped: DroppedTimes::default(),
             masked_times: BTreeSet::new(),
         }
     }
@@ -106,6 +108,7 @@ impl<'a> Assembler<'a> {
             self.check_prices(&self.values[start..], &key)?;
             self.keys.push(key);
         }
+        self.dropped.take_from(&mut chunk.dropped);
         chunk.clear();
         Ok(())
     }
@@ -306,7 +309,14 @@ impl<'a> Assembler<'a> {
         (meta.tickers, meta.is_macro) = (tickers, is_macro);
         (meta.dates, meta.times, meta.columns) = (dates, times, columns);
         let meta = meta.sealed(&values, &listed);
-        Ok(PanelData { meta, values, singles, listed })
+        let times = self.times_read();
+        Ok(PanelData { meta, times, values, singles, listed })
+    }
+
+    fn times_read(&self) -> TimesRead {
+        let dates = self.header.uses.iter().position(|what| *what == ColumnUse::Date);
+        let dates = dates.map(|at| self.header.names[at].clone());
+        TimesRead { unit: self.options.unit, dates, dropped: self.dropped }
     }
 
     /// Returns the tickers that have a row, sorted by their bytes, and for each ticker number its
@@ -335,11 +345,23 @@ impl<'a> Assembler<'a> {
     }
 }
 
+/// How the times of a table were read, of which loading may warn.
+#[derive(Clone, Debug)]
+pub(crate) struct TimesRead {
+    /// Unit of numbers since 1970.
+    pub(crate) unit: Option<EpochUnit>,
+    /// Column of days.
+    pub(crate) dates: Option<String>,
+    /// Times of day that it had.
+    pub(crate) dropped: DroppedTimes,
+}
+
 /// A loaded panel that cannot be read yet: share it or build it in private memory first.
 #[doc = include_str!("formats.md")]
 #[derive(Clone, Debug)]
 pub struct PanelData {
     meta: Meta,
+    times: TimesRead,
     values: Vec<f64>,
     singles: Vec<f32>,
     listed: Vec<u64>,
@@ -393,6 +415,10 @@ impl PanelData {
 
     pub(crate) fn meta(&self) -> &Meta {
         &self.meta
+    }
+
+    pub(crate) fn times_read(&self) -> &TimesRead {
+        &self.times
     }
 
     /// Returns for each ticker the words of its listed bits.

@@ -24,8 +24,27 @@ pub(crate) struct Chunk {
     pub(crate) tickers: Vec<u32>,
     /// Values, one list for each column of the panel.
     pub(crate) values: Vec<Vec<f64>>,
+    /// Times of day of the days, which a panel does not keep.
+    pub(crate) dropped: DroppedTimes,
     /// Cells without a usable value; their elements in the lists above are undefined.
     pub(crate) flaws: Vec<BadCell>,
+}
+
+/// Times in a column of days that are not midnight.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct DroppedTimes {
+    /// The first one, on the clocks of its zone.
+    pub(crate) first: Option<Moment>,
+    pub(crate) count: u64,
+}
+
+impl DroppedTimes {
+    /// Adds those of later rows, and leaves none there.
+    pub(crate) fn take_from(&mut self, later: &mut Self) {
+        let later = std::mem::take(later);
+        self.first = self.first.or(later.first);
+        self.count += later.count;
+    }
 }
 
 /// A cell without a usable value.
@@ -61,12 +80,18 @@ impl Chunk {
         self.values.iter_mut().for_each(Vec::clear);
     }
 
+    /// Adds a day. Its time of day is dropped, and noted if it is not midnight.
     pub(crate) fn push_day(
         &mut self,
         column: usize,
-        day: Option<Moment>,
+        time: Option<Moment>,
         text: impl FnOnce() -> Cow<'static, str>,
     ) {
+        let day = time.map(Moment::midnight);
+        if day != time {
+            self.dropped.first = self.dropped.first.or(time);
+            self.dropped.count += 1;
+        }
         if day.is_none() {
             let row = self.times.len();
             self.flaws.push(BadCell { row, column, text: text(), kind: BadCellKind::Date });

@@ -56,10 +56,14 @@ impl Date {
     ///
     /// The time of a timestamp and its offset from UTC are dropped; the written day counts.
     pub(crate) fn parse(text: &str) -> Option<Self> {
+        Some(Self::parse_with_time(text)?.0)
+    }
+
+    /// Parses a day like [`parse`](Self::parse). Returns the nanoseconds since its midnight too.
+    pub(crate) fn parse_with_time(text: &str) -> Option<(Self, i64)> {
         match text.split_once(['T', ' ']) {
-            Some((day, time)) if is_time(time) => iso(day),
-            Some(_) => None,
-            None => iso(text).or_else(|| compact(text)),
+            Some((day, time)) => Some((iso(day)?, time_nanos(time)?)),
+            None => Some((iso(text).or_else(|| compact(text))?, 0)),
         }
     }
 }
@@ -92,10 +96,12 @@ fn digits(text: &[u8]) -> Option<u32> {
     known.then(|| text.iter().fold(0, |number, digit| number * 10 + u32::from(digit - b'0')))
 }
 
-/// Returns whether `text` is a clock, then nothing, `Z` or an offset `±HH[[:]MM]`.
-fn is_time(text: &str) -> bool {
+/// Parses a clock, then nothing, `Z` or an offset `±HH[[:]MM]`. Returns the nanoseconds since
+/// midnight on that clock.
+fn time_nanos(text: &str) -> Option<i64> {
     let (clock, offset) = text.split_at(text.find(['Z', '+', '-']).unwrap_or(text.len()));
-    clock_nanos(clock).is_some() && (matches!(offset, "" | "Z") || offset_seconds(offset).is_some())
+    let is_known = matches!(offset, "" | "Z") || offset_seconds(offset).is_some();
+    clock_nanos(clock).filter(|_| is_known)
 }
 
 /// Parses `HH:MM[:SS[.fraction]]` and returns the nanoseconds since midnight. The fraction has up

@@ -1,5 +1,6 @@
-//! Warnings about data that loading keeps: bars of two lengths or that begin at other times, a year
-//! that was guessed, and splits that no column names.
+//! Warnings about data that loading keeps: times in a wrong unit, times of day that are dropped,
+//! bars of two lengths or that begin at other times, a year that was guessed, and splits that no
+//! column names.
 
 use std::collections::HashMap;
 
@@ -8,9 +9,9 @@ use thiserror::Error;
 use crate::{
     assemble::PanelData,
     blocks::is_marked,
-    calendar::year_of,
+    calendar::{Calendar, year_of},
     meta::Meta,
-    moment::Moment,
+    moment::{EpochUnit, Moment},
     splits::{is_named_after_splits, moves_by},
     symbols::PriceColumn,
 };
@@ -23,6 +24,8 @@ const LEAST_STEPS: usize = 5;
 const LONGER: f64 = 1.5;
 /// Least number of bars within which another ticker trades that are warned of.
 const LEAST_OVERLAPS: usize = 5;
+/// 1970-02-01.
+const JANUARY_END: Moment = Moment::day_of_1970(31);
 /// Least number of rows of a ticker that tell its usual moves between bars.
 const LEAST_ROWS: usize = 20;
 /// Ratios of splits that are recognised, and their inverses.
@@ -38,6 +41,39 @@ const UNUSUAL: f64 = 10.0;
 #[derive(Clone, Debug, Error, PartialEq)]
 #[non_exhaustive]
 pub enum LoadWarning {
+    /// All dates are as early as those of numbers that are read in too fine a unit.
+    #[error(
+        "all {rows} {calendar} are in 1970 or before, the last is {last}: {}",
+        early_remedy(*unit, *better)
+    )]
+    FirstYear {
+        /// Labels of the rows.
+        calendar: Calendar,
+        /// Number of days or bars.
+        rows: usize,
+        /// Last day or bar.
+        last: String,
+        /// Unit in which the times were read; `None` if they were no numbers.
+        unit: Option<EpochUnit>,
+        /// Unit in which the last time is later than 1970.
+        better: Option<EpochUnit>,
+    },
+    /// Times of day in the column of days.
+    #[error(
+        "column {column:?} has times of day, which are dropped, in {count} row(s), the first \
+         {first}: if they are midnights of another time zone, these rows are on a wrong day, so \
+         convert them to that zone first, as df[{column:?}].dt.tz_convert(\"Asia/Tokyo\") does; \
+         if they are times of bars, call the column \"timestamp\", with `zone` for times without \
+         a zone; else write days"
+    )]
+    DroppedTimes {
+        /// Column of days.
+        column: String,
+        /// First time of day with its day, as its column shows it.
+        first: String,
+        /// Number of rows with such a time.
+        count: u64,
+    },
     /// Two tickers have bars of different lengths.
     #[error(
         "{long:?} has a bar every {}, and {short:?} one every {}: a bar that is labelled by its \
@@ -115,7 +151,41 @@ impl PanelData {
     pub fn warnings(&self) -> Vec<LoadWarning> {
         let lengths = self.bar_lengths();
         let bars = self.mixed_bars(&lengths).into_iter().chain(self.overlapping_bars(&lengths));
-        bars.chain(self.guessed_year()).chain(self.unadjusted_split()).collect()
+        let times = self.first_year().into_iter().chain(self.dropped_times());
+        let all = times.chain(bars).chain(self.guessed_year());
+        all.chain(self.unadjusted_split()).collect()
+    }
+
+    fn first_year(&self) -> Option<LoadWarning> {
+        let (meta, unit) = (self.meta(), self.times_read().unit);
+        let micros = meta.micros();
+        let [first, last] = [micros.first(), micros.last()].map(|at| Moment::from_micros(*at?));
+        let (first, last) = (first?, last?);
+        // Without a unit, times of 1970 may be meant, but hardly its first month and nothing else.
+        let is_early = match unit {
+            Some(_) => last < Moment::YEAR_1971,
+            None => {
+                meta.calendar() == Calendar::Bars
+                    && first >= Moment::default()
+                    && last < JANUARY_END
+            }
+        };
+        is_early.then(|| LoadWarning::FirstYear {
+            calendar: meta.calendar(),
+            rows: meta.len(),
+            last: label_of(meta, meta.len() - 1),
+            unit,
+            better: unit.and_then(|unit| unit.after_1970(last)),
+        })
+    }
+
+    fn dropped_times(&self) -> Option<LoadWarning> {
+        let read = self.times_read();
+        Some(LoadWarning::DroppedTimes {
+            column: read.dates.clone()?,
+            first: read.dropped.first?.to_string().trim_end_matches('Z').to_owned(),
+            count: read.dropped.count,
+        })
     }
 
     fn guessed_year(&self) -> Option<LoadWarning> {
@@ -250,6 +320,19 @@ impl PanelData {
 /// Returns whether bars of one length count as longer than others.
 fn is_longer(micros: i64, others: i64) -> bool {
     seconds(micros) >= LONGER * seconds(others)
+}
+
+/// Returns what to do about dates that are too early.
+fn early_remedy(unit: Option<EpochUnit>, better: Option<EpochUnit>) -> String {
+    match (unit.map(EpochUnit::word), better.map(EpochUnit::word)) {
+        (Some(unit), Some(better)) => {
+            format!("they were read as {unit:?} since 1970; set `unit` to {better:?}")
+        }
+        (Some(unit), None) => format!("they were read as {unit:?} since 1970; check `unit`"),
+        (None, _) => "timestamps become so if they are made of numbers without their unit; say it \
+                      there, as pandas.to_datetime(numbers, unit=\"ms\") does"
+            .to_owned(),
+    }
 }
 
 /// Returns the text of a day or bar.

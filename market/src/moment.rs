@@ -21,6 +21,14 @@ const SECOND_MICROS: i64 = 1_000_000;
 pub(crate) struct Moment(i64);
 
 impl Moment {
+    /// 1971-01-01T00:00:00Z.
+    pub(crate) const YEAR_1971: Self = Self::day_of_1970(365);
+
+    /// Returns the midnight that is `days` after 1970-01-01, for a small number of days.
+    pub(crate) const fn day_of_1970(days: i64) -> Self {
+        Self(days * DAY_MICROS)
+    }
+
     /// Returns the instant, or `None` outside the calendar.
     pub(crate) fn from_micros(micros: i64) -> Option<Self> {
         Date::from_unix_days(micros.div_euclid(DAY_MICROS)).map(|_| Self(micros))
@@ -33,6 +41,11 @@ impl Moment {
     /// Returns midnight of a day, in UTC.
     pub(crate) fn of_day(day: Date) -> Self {
         Self(day.unix_days() * DAY_MICROS)
+    }
+
+    /// Returns the midnight before, in UTC.
+    pub(crate) fn midnight(self) -> Self {
+        Self(self.0 - self.0.rem_euclid(DAY_MICROS))
     }
 
     /// Returns the day in UTC.
@@ -80,6 +93,29 @@ pub enum EpochUnit {
 }
 
 impl EpochUnit {
+    /// All units, the finest first.
+    const ALL: [Self; 4] =
+        [Self::Nanoseconds, Self::Microseconds, Self::Milliseconds, Self::Seconds];
+
+    /// Returns the word of the unit.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Seconds => "s",
+            Self::Milliseconds => "ms",
+            Self::Microseconds => "us",
+            Self::Nanoseconds => "ns",
+        }
+    }
+
+    /// Returns the unit in which the number that gives `moment` in this unit lies after 1970, if
+    /// there is one.
+    pub(crate) fn after_1970(self, moment: Moment) -> Option<Self> {
+        let number = i128::from(moment.micros()) * 1000 / self.nanos();
+        Self::ALL.into_iter().find(|unit| {
+            Moment::from_epoch(number, unit.nanos()).is_ok_and(|other| other >= Moment::YEAR_1971)
+        })
+    }
+
     pub(crate) fn nanos(self) -> i128 {
         match self {
             Self::Seconds => 1_000_000_000,
@@ -122,14 +158,14 @@ pub(crate) struct TimeRules {
 }
 
 impl TimeRules {
-    /// Reads a day: its text, or a number since 1970 if there is a unit.
+    /// Reads a day and the time on it: its text, or a number since 1970 if there is a unit.
     pub(crate) fn day_of(&self, text: &str) -> Option<Moment> {
-        match self.unit {
-            Some(unit) => {
-                Moment::from_epoch(text.parse::<i128>().ok()?, unit.nanos()).ok().map(day_start)
-            }
-            None => Date::parse(text).map(Moment::of_day),
+        if let Some(unit) = self.unit {
+            return Moment::from_epoch(text.parse::<i128>().ok()?, unit.nanos()).ok();
         }
+        let (day, nanos) = Date::parse_with_time(text)?;
+        // A leap second is of the day that is written.
+        Some(Moment(Moment::of_day(day).0 + (nanos / 1000).min(DAY_MICROS - 1)))
     }
 
     /// Reads an instant: an ISO timestamp, or a number since 1970 if there is a unit.
@@ -170,11 +206,6 @@ impl TimeRules {
             LocalTime::Never => Err(TimeProblem::Skipped),
         }
     }
-}
-
-/// Returns the midnight before an instant, in UTC.
-pub(crate) fn day_start(moment: Moment) -> Moment {
-    Moment::of_day(moment.day())
 }
 
 #[cfg(test)]

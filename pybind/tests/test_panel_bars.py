@@ -258,6 +258,32 @@ def test_bars_that_begin_within_those_of_another_ticker_are_warned_of() -> None:
     bc.Panel.from_frame(rows | {"timestamp": np.concatenate([HOURS, HOURS])}, **given)
 
 
+def test_times_that_are_in_the_wrong_unit_are_warned_of() -> None:
+    times = {"timestamp": HOURS.astype("datetime64[ms]").astype(int)}
+    for unit in ("us", "ns"):
+        with pytest.warns(UserWarning, match=f'"{unit}" since 1970; set `unit` to "ms"') as warned:
+            load(times, unit=unit, bars_per_year=8760)
+        assert [of.filename for of in warned] == [__file__]
+    load(times, unit="ms")
+    # Made of numbers without a unit, which NumPy and pandas take for nanoseconds.
+    times = {"timestamp": times["timestamp"].view("datetime64[ns]")}
+    with pytest.warns(UserWarning, match="to_datetime"):
+        load(times, zone="UTC", bars_per_year=8760)
+
+
+def test_times_of_day_in_a_column_of_days_are_warned_of() -> None:
+    days = np.arange("2024-01-01T15", "2024-01-21T15", 24, dtype="datetime64[h]")
+    for times, options in (
+        ({"date": days}, {}),
+        ({"date": days.astype("datetime64[s]").astype(int)}, {"unit": "s"}),
+        ({"date": [f"{day}:00Z" for day in days]}, {}),
+    ):
+        with pytest.warns(UserWarning, match=r'"date".* 20 row\(s\).*2024-01-01T15:00:00.*`zone`'):
+            load(times, **options)
+    load({"date": [f"{day}T00:00:00+09:00" for day in days.astype("M8[D]")]})
+    load({"date": days.astype("M8[D]")})
+
+
 @pytest.mark.parametrize("stated", [None, 1000.0])
 def test_ratios_are_annualised_by_the_bars_of_a_year(stated: float | None) -> None:
     bars = load({"timestamp": HOURS}, zone="UTC", bars_per_year=stated)

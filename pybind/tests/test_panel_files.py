@@ -83,6 +83,7 @@ DATES = {
 }
 
 
+@pytest.mark.filterwarnings('ignore:column "date" has times of day')
 @pytest.mark.parametrize("kind", DATES)
 def test_a_day_may_be_stored_as(tmp_path: Path, fingerprint: str, kind: str) -> None:
     panel = bc.Panel.from_parquet(write(tmp_path, table(date=DATES[kind]())))

@@ -274,6 +274,129 @@ fn days_may_be_numbers_since_1970() {
     assert_eq!(panel.micros()[0], 1_704_153_600_000_000);
 }
 
+/// Returns what loading warns of a column of times, of one ticker with flat prices.
+fn doubts(name: &str, times: ArrayRef, options: &PanelOptions) -> Vec<LoadWarning> {
+    let prices: ArrayRef = Arc::new(Float64Array::from(vec![10.0; times.len()]));
+    let names = ["open", "high", "low", "close", "volume"];
+    let columns = names.map(|name| (name, prices.clone())).into_iter().chain([(name, times)]);
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let reader = RecordBatchIterator::new([Ok(batch.clone())], batch.schema());
+    let options = options.clone().ticker("BTC").bars_per_year(8760.0);
+    PanelData::from_batches(reader, &options).unwrap().warnings()
+}
+
+#[test]
+fn numbers_that_are_read_in_too_fine_a_unit_are_warned_of() {
+    use EpochUnit::{Microseconds, Milliseconds, Nanoseconds, Seconds};
+    let hours = |factor: i64| -> ArrayRef {
+        Arc::new(Int64Array::from_iter_values((0..9).map(|hour| (OPENING + hour * 3600) * factor)))
+    };
+    for (right, factor) in [
+        (Seconds, 1),
+        (Milliseconds, 1_000),
+        (Microseconds, 1_000_000),
+        (Nanoseconds, 1_000_000_000),
+    ] {
+        for unit in [Seconds, Milliseconds, Microseconds, Nanoseconds] {
+            let options = PanelOptions::default().unit(unit);
+            // Coarser units lie beyond the calendar. Nanoseconds that are no microseconds are
+            // refused.
+            let is_refused = matches!(
+                (right, unit),
+                (Milliseconds | Microseconds | Nanoseconds, Seconds)
+                    | (Microseconds | Nanoseconds, Milliseconds)
+                    | (Nanoseconds, Microseconds)
+                    | (Seconds, Nanoseconds)
+            );
+            if is_refused {
+                continue;
+            }
+            let found = doubts("timestamp", hours(factor), &options);
+            if unit == right {
+                assert_eq!(found, []);
+                continue;
+            }
+            let [LoadWarning::FirstYear { calendar, rows, unit: read, better, .. }] = &found[..]
+            else {
+                panic!("{right:?} as {unit:?}: {found:?}")
+            };
+            assert_eq!((*calendar, *rows), (Calendar::Bars, 9));
+            assert_eq!((*read, *better), (Some(unit), Some(right)), "{found:?}");
+            assert!(found[0].to_string().contains("set `unit` to"), "{}", found[0]);
+        }
+    }
+    let day = |number| Arc::new(Int64Array::from(vec![number])) as ArrayRef;
+    let options = PanelOptions::default().unit(Microseconds);
+    let found = doubts("date", day(1_704_153_600_000), &options);
+    assert!(
+        found.iter().any(|found| matches!(
+            found,
+            LoadWarning::FirstYear { calendar: Calendar::Days, last, .. } if last == "1970-01-20"
+        )),
+        "{found:?}"
+    );
+    // Without a unit, timestamps that were made of numbers.
+    let found = doubts("timestamp", texts(["1970-01-01T00:28:24Z"]), &PanelOptions::default());
+    let [LoadWarning::FirstYear { unit: None, better: None, .. }] = found[..] else {
+        panic!("{found:?}")
+    };
+    for dates in [["1970-01-02", "1970-02-02"], ["1969-12-30", "1970-01-02"]] {
+        let times = texts(dates.map(|date| format!("{date}T00:00Z")).each_ref().map(|at| &**at));
+        assert_eq!(doubts("timestamp", times, &PanelOptions::default()), []);
+    }
+    // Days may be made up.
+    assert_eq!(doubts("date", texts(["1970-01-01", "1970-01-02"]), &PanelOptions::default()), []);
+    let old = options.unit(Seconds);
+    assert!(!doubts("date", day(-86_400), &old).is_empty());
+    assert_eq!(doubts("date", day(365 * 86_400), &old), []);
+}
+
+#[test]
+fn times_of_day_that_a_column_of_days_drops_are_warned_of() {
+    let default = PanelOptions::default();
+    let first = |times: ArrayRef, options: &PanelOptions| {
+        let found = doubts("date", times, options);
+        let [LoadWarning::DroppedTimes { column, first, count }] = &found[..] else {
+            assert_eq!(found, []);
+            return None;
+        };
+        assert_eq!(column, "date");
+        for word in ["`zone`", first.as_str(), "\"date\"", "tz_convert"] {
+            assert!(found[0].to_string().contains(word), "{}", found[0]);
+        }
+        Some((first.clone(), *count))
+    };
+    let dropped = |first: &str, count| Some((first.to_owned(), count));
+    // Midnights of Tokyo, in UTC and on its own clocks.
+    let midnights = [1_704_121_200, 1_704_207_600];
+    let stamps = |zone: &str| -> ArrayRef {
+        Arc::new(TimestampSecondArray::from(midnights.to_vec()).with_timezone(zone))
+    };
+    let naive: ArrayRef = Arc::new(TimestampSecondArray::from(midnights.to_vec()));
+    let numbers: ArrayRef = Arc::new(Int64Array::from(midnights.to_vec()));
+    let seconds = default.clone().unit(EpochUnit::Seconds);
+    let written = texts(["2024-01-01T15:00:00Z", "2024-01-02 15:00:00+00:00"]);
+    let of_tokyo = texts(["2024-01-02T00:00:00+09:00", "2024-01-03"]);
+    for (times, options, expected) in [
+        (stamps("UTC"), &default, dropped("2024-01-01T15:00:00", 2)),
+        (naive, &default, dropped("2024-01-01T15:00:00", 2)),
+        (numbers, &seconds, dropped("2024-01-01T15:00:00", 2)),
+        (written, &default, dropped("2024-01-01T15:00:00", 2)),
+        (texts(["2024-01-02", "2024-01-03 16:00"]), &default, dropped("2024-01-03T16:00:00", 1)),
+        // A leap second is of its day.
+        (texts(["2016-12-31 23:59:60"]), &default, dropped("2016-12-31T23:59:59.999999", 1)),
+        (stamps("+09:00"), &default, None),
+        (of_tokyo, &default, None),
+    ] {
+        assert_eq!(first(times, options), expected);
+    }
+    // Later chunks count too, and the first time is that of the first row.
+    let rows = 10_000;
+    let days = (0..rows).map(|day| day * 86_400 + if day < 5_000 { 0 } else { 60 });
+    let many: ArrayRef = Arc::new(TimestampSecondArray::from_iter_values(days));
+    assert_eq!(first(many, &default), dropped("1983-09-10T00:01:00", 5_000));
+}
+
 #[test]
 fn a_panel_of_bars_is_shared_and_found_by_date() {
     let folder = tempfile::tempdir().unwrap();

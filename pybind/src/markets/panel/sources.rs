@@ -79,8 +79,10 @@ impl Panel {
     /// -----
     /// UserWarning
     ///     If an open or a close of a tradable ticker lies outside low and high; the row is kept.
-    ///     If tickers have bars of different lengths, or bars do not tell how many a year has. If a
-    ///     price moves as after a split that no column with "split" in its name tells.
+    ///     If tickers have bars of different lengths, or that begin within those of another one, or
+    ///     bars do not tell how many a year has. If all dates are in 1970 or before, as in too fine
+    ///     a unit, or times of day in ``date`` are dropped. If a price moves as after a split that
+    ///     no column with "split" in its name tells.
     #[staticmethod]
     #[pyo3(signature = (
         path=Argument::Missing, *, r#macro=None, columns=None, nan="refuse".into(), name=None,
@@ -188,8 +190,10 @@ impl Panel {
     /// -----
     /// UserWarning
     ///     If an open or a close of a tradable ticker lies outside low and high; the row is kept.
-    ///     If tickers have bars of different lengths, or bars do not tell how many a year has. If a
-    ///     price moves as after a split that no column with "split" in its name tells.
+    ///     If tickers have bars of different lengths, or that begin within those of another one, or
+    ///     bars do not tell how many a year has. If all dates are in 1970 or before, as in too fine
+    ///     a unit, or times of day in ``date`` are dropped. If a price moves as after a split that
+    ///     no column with "split" in its name tells.
     #[staticmethod]
     #[pyo3(signature = (
         path=Argument::Missing, *, r#macro=None, columns=None, nan="refuse".into(), name=None,
@@ -292,8 +296,10 @@ impl Panel {
     /// -----
     /// UserWarning
     ///     If an open or a close of a tradable ticker lies outside low and high; the row is kept.
-    ///     If tickers have bars of different lengths, or bars do not tell how many a year has. If a
-    ///     price moves as after a split that no column with "split" in its name tells.
+    ///     If tickers have bars of different lengths, or that begin within those of another one, or
+    ///     bars do not tell how many a year has. If all dates are in 1970 or before, as in too fine
+    ///     a unit, or times of day in ``date`` are dropped. If a price moves as after a split that
+    ///     no column with "split" in its name tells.
     ///
     /// Examples
     /// --------
