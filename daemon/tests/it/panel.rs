@@ -113,7 +113,17 @@ fn a_file_of_bars_is_described_in_bars() {
     for text in ["bars", "3: 1970-01-01T00:00:00Z .. 1970-01-01T00:02:00Z", "FIRST BAR"] {
         assert!(table.out.contains(text), "`{text}` is missing:\n{}", table.out);
     }
-    // A zone for numbers since 1970 says something else than their unit.
+    // Loading warns of the year, and of a unit that may be wrong.
+    for text in ["warning: ", "bars_per_year", "`unit`"] {
+        assert!(table.err.contains(text), "`{text}` is missing:\n{}", table.err);
+    }
+    let stamps = shelf.file("seconds.csv", "timestamp,close\n1704067200,1\n1704153600,2\n");
+    let args = ["panel", "stat", &stamps, "--ticker", "BTC", "--derive", "open,high,low,volume"];
+    let warned = shelf.run(&[&args[..], &["--unit", "ms"]].concat()).expect(0);
+    assert!(warned.err.contains("set `unit` to \"s\""), "{}", warned.err);
+    let right = shelf.run(&[&args[..], &["--unit", "s"]].concat()).expect(0);
+    assert!(!right.err.contains("`unit`"), "{}", right.err);
+    // A zone does not say the unit of numbers since 1970.
     let refused = shelf.run(&[&args[..], &["--zone", "UTC"]].concat()).expect(1);
-    assert!(refused.err.contains("`zone`"), "{}", refused.err);
+    assert!(refused.err.contains("set the unit"), "{}", refused.err);
 }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use backcast_core::{Base, ObjectKind};
 use backcast_market::{
-    Calendar, DerivedColumn, EpochUnit, NanPolicy, Panel, PanelData, PanelError, PanelLoadError,
-    PanelOptions, PanelSummary,
+    Calendar, DerivedColumn, EpochUnit, LoadWarning, NanPolicy, Panel, PanelData, PanelError,
+    PanelLoadError, PanelOptions, PanelSummary,
 };
 use clap::Subcommand;
 use serde::Serialize;
@@ -41,7 +41,8 @@ enum Command {
 /// Describe a price file or a shared panel: coverage, missing days, range of prices.
 ///
 /// A file is read and checked as by `Panel.from_csv` and `Panel.from_parquet`. It is Parquet if its
-/// first bytes or its extension say so, and CSV otherwise. Nothing is created.
+/// first bytes or its extension say so, and CSV otherwise. What loading warns of goes to stderr.
+/// Nothing is created.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -161,7 +162,15 @@ pub(crate) fn run(
 ) -> Result<Exit, CommandError> {
     let Command::Stat(args) = &args.command;
     let path = Path::new(&args.what);
-    let report = if is_file(path) { of_file(path, args)? } else { of_shared(base, args)? };
+    let report = if is_file(path) {
+        let (report, warnings) = of_file(path, args)?;
+        for warning in warnings {
+            console.note(&format!("warning: {warning}"));
+        }
+        report
+    } else {
+        of_shared(base, args)?
+    };
     if console.json() {
         console.object(&report);
     } else {
@@ -179,7 +188,8 @@ fn is_file(path: &Path) -> bool {
     known || path.components().count() > 1 || path.is_file()
 }
 
-fn of_file(path: &Path, args: &StatArgs) -> Result<Report, CommandError> {
+/// Describes a file. Returns what loading warns of, too.
+fn of_file(path: &Path, args: &StatArgs) -> Result<(Report, Vec<LoadWarning>), CommandError> {
     let mut options = PanelOptions::default()
         .macro_tickers(args.macro_tickers.iter().cloned())
         .columns(args.columns.iter().cloned())
@@ -194,15 +204,18 @@ fn of_file(path: &Path, args: &StatArgs) -> Result<Report, CommandError> {
     if let Some(unit) = args.unit {
         options = options.unit(unit);
     }
-    let panel = PanelData::from_file(path, &options)?.try_into_heap()?;
-    Ok(Report {
+    let data = PanelData::from_file(path, &options)?;
+    let warnings = data.warnings();
+    let panel = data.try_into_heap()?;
+    let report = Report {
         kind: "panel",
         name: None,
         path: path.to_owned(),
         state: None,
         persistent: None,
         summary: panel.describe(),
-    })
+    };
+    Ok((report, warnings))
 }
 
 fn of_shared(base: &Base, args: &StatArgs) -> Result<Report, CommandError> {
