@@ -11,6 +11,7 @@ import pytest
 from backcast.errors import ArgumentError
 from backcast.rllib import AddArrays, EpisodeReplayBuffer, use_ring
 from conftest import Env
+from ray import tune
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.cql import CQLConfig
 from ray.rllib.algorithms.dqn import DQNConfig
@@ -20,6 +21,7 @@ from ray.rllib.algorithms.tqc import TQCConfig
 from ray.rllib.callbacks.callbacks import RLlibCallback
 from ray.rllib.connectors.connector_v2 import ConnectorV2
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
+from ray.rllib.utils.replay_buffers import PrioritizedEpisodeReplayBuffer
 
 CONFIGS = {
     "dqn": lambda: DQNConfig().environment("CartPole-v1").training(n_step=3),
@@ -225,12 +227,6 @@ def test_algorithms_without_such_a_buffer_are_refused() -> None:
     for other in (PPOConfig, CQLConfig):
         with pytest.raises(ArgumentError, match=other.__name__):
             use_ring(other())
-    for options, words in (
-        ({"lanes": 0}, "lanes is 0"),
-        ({"exist": "attach"}, "exist is 'attach'"),
-    ):
-        with pytest.raises(ArgumentError, match=words):
-            use_ring(SACConfig(), **options)
     with pytest.raises(ArgumentError, match="old API stack"):
         use_ring(
             DQNConfig().api_stack(
@@ -239,3 +235,65 @@ def test_algorithms_without_such_a_buffer_are_refused() -> None:
         )
     with pytest.raises(ArgumentError, match="several policies"):
         use_ring(SACConfig().multi_agent(policies={"a", "b"}))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"lanes": 0}, "lanes is 0"),
+        ({"exist": "attach"}, "exist is 'attach'"),
+        ({"arrays": "no"}, "arrays is 'no'"),
+        ({"seed": "x"}, "seed is 'x'"),
+        ({"name": "a/b"}, "`a/b` cannot name a ring"),
+        ({"lanes": 600_000}, "give 1200000 or more"),
+    ],
+)
+def test_arguments_out_of_range_are_refused(options: dict[str, Any], words: str) -> None:
+    config = SACConfig()
+    with pytest.raises(ArgumentError, match=words):
+        use_ring(config, **options)
+    assert config.callbacks_on_algorithm_init is None
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"capasity": 3}, "no argument `capasity`; did you mean `capacity`"),
+        ({"no_local_replay_buffer": True}, "no argument `no_local_replay_buffer`"),
+        ({"type": "MultiAgentEpisodeReplayBuffer"}, "is 'MultiAgentEpisodeReplayBuffer'; give"),
+        ({"type": PrioritizedEpisodeReplayBuffer}, "give 'PrioritizedEpisodeReplayBuffer'"),
+        ({"capacity": 0}, "capacity is 0; give a whole number from 2 up"),
+        ({"capacity": 1e6}, "capacity is 1000000.0"),
+        ({"alpha": -1}, "alpha is -1; give a number from 0 up"),
+        ({"alpha": None}, "alpha is None"),
+        ({"beta": 7}, "beta is 7; give a number from 0 to 1"),
+        ({"batch_length_T": 64}, "recurrent modules"),
+    ],
+)
+def test_options_of_the_buffer_are_refused_before_anything_is_built(
+    options: dict[str, Any], words: str
+) -> None:
+    config = SACConfig()
+    config.replay_buffer_config.update(options)
+    with pytest.raises(ArgumentError, match=words):
+        use_ring(config)
+    assert config.callbacks_on_algorithm_init is None
+
+
+def test_options_that_tune_chooses_are_checked_when_it_has_chosen() -> None:
+    for options in (
+        {"alpha": tune.choice([0.4, 0.6])},
+        {"capacity": tune.grid_search([1_000, 2_000])},
+    ):
+        config = SACConfig().training(replay_buffer_config=options)
+        assert use_ring(config).callbacks_on_algorithm_init
+    config.replay_buffer_config["capasity"] = 3
+    with pytest.raises(ArgumentError, match="did you mean `capacity`"):
+        use_ring(config)
+
+
+def test_options_that_change_after_use_ring_are_refused_when_it_is_built(cluster: None) -> None:
+    config = use_ring(small(CONFIGS["dqn"]()))
+    config.training(replay_buffer_config={"capasity": 3})
+    with pytest.raises(ArgumentError, match="did you mean `capacity`"):
+        config.build_algo()

@@ -305,7 +305,13 @@ def test_another_process_sees_a_named_ring() -> None:
         ({"exist": "attach"}, "exist is 'attach'"),
         ({"alpha": -1.0}, "alpha is -1.0"),
         ({"beta": 1.5}, "beta is 1.5"),
+        ({"alpha": "0.6"}, "alpha is '0.6'"),
+        ({"beta": True}, "beta is True"),
         ({"batch_length_T": 20}, "recurrent modules"),
+        ({"arrays": "no"}, "arrays is 'no'"),
+        ({"seed": -1}, "seed is -1"),
+        ({"name": "a/b"}, "`a/b` cannot name a ring"),
+        ({"metrics_num_episodes_for_smoothing": 0}, "smoothing is 0"),
     ],
 )
 def test_options_out_of_range_are_refused(options: dict[str, Any], words: str) -> None:
@@ -320,12 +326,22 @@ def test_draws_that_cannot_be_are_refused() -> None:
     for options, words in (
         ({"include_infos": True}, "the ring keeps none"),
         ({"n_step": 0}, "n_step is 0"),
+        ({"n_step": "3"}, "n_step is '3'"),
+        ({"n_step": 2.0}, "n_step is 2.0"),
         ({"n_step": (3, 3)}, "low < high"),
+        ({"n_step": (1, 2, 3)}, "low < high"),
+        ({"gamma": 1.5}, "gamma is 1.5"),
+        ({"gamma": "0.9"}, "gamma is '0.9'"),
+        ({"to_numpy": "no"}, "to_numpy is 'no'"),
+        ({"gama": 0.9}, "did you mean `gamma`"),
         ({"beta": -0.1}, "beta is -0.1"),
         ({"batch_size_B": 3}, "give one of them"),
     ):
         with pytest.raises(ArgumentError, match=words):
             ours.sample(4, **options)
+    for items in (0, -1, 2.5, "4"):
+        with pytest.raises(ArgumentError, match=f"num_items is {items!r}"):
+            ours.sample(items)
     with pytest.raises(SampleError, match="draw first"):
         ours.update_priorities([1.0])
     ours.sample(4)
@@ -344,5 +360,7 @@ def test_what_a_ring_cannot_hold_is_refused() -> None:
     )
     with pytest.raises(ArgumentError, match="one shape"):
         EpisodeReplayBuffer().add(ragged)
+    with pytest.raises(ArgumentError, match="has a dict"):
+        EpisodeReplayBuffer().add([{"obs": 1}])
     with pytest.raises(ArgumentError, match="weight"):
         EpisodeReplayBuffer().add(Env(0, 3).fragments(3), weight=2.0)

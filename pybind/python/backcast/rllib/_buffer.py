@@ -8,23 +8,22 @@ import weakref
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from ray.rllib.utils.metrics import (
-    NUM_ENV_STEPS_ADDED,
-    NUM_ENV_STEPS_ADDED_LIFETIME,
-    NUM_ENV_STEPS_SAMPLED,
-    NUM_ENV_STEPS_SAMPLED_LIFETIME,
-    NUM_ENV_STEPS_STORED,
-)
+from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
-from ray.rllib.utils.replay_buffers import PrioritizedEpisodeReplayBuffer
 
 from backcast._calls import explained
 from backcast._native import ReplayBuffer, list_snapshots
 from backcast._select import Priority
-from backcast.errors import ArgumentError, BackcastError, NotFoundError, SampleError
+from backcast.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    BackcastError,
+    NotFoundError,
+    SampleError,
+)
 from backcast.rllib._arrays import (
     Transitions,
     episodes_of,
@@ -32,11 +31,20 @@ from backcast.rllib._arrays import (
     newest_columns,
     train_columns,
 )
+from backcast.rllib._checks import (
+    check_draw,
+    check_exist,
+    check_flag,
+    check_length,
+    check_name,
+    check_number,
+    check_whole,
+)
+from backcast.rllib._counts import Counted
 from backcast.rllib._lanes import Lanes, ring_columns
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
-    from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
     from backcast._native import Sampler
 
@@ -45,7 +53,7 @@ _SNAPSHOT, _LABEL = "buffer", "saved"
 _PRIVATE = "backcast-rllib-"
 
 
-class EpisodeReplayBuffer(PrioritizedEpisodeReplayBuffer):
+class EpisodeReplayBuffer(Counted):
     """Replay buffer of RLlib's DQN and SAC, whose transitions are in a ring.
 
     The ring is made at the first :meth:`add`, with columns ``obs``, ``action`` and ``reward`` like
@@ -103,26 +111,29 @@ class EpisodeReplayBuffer(PrioritizedEpisodeReplayBuffer):
         metrics_num_episodes_for_smoothing: int = 100,
     ) -> None:
         # No call of the base: its trees would take more memory than the ring.
-        check_lanes(lanes)
-        for what, value, least in (("capacity", capacity, 2), ("batch_size_B", batch_size_B, 1)):
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-                raise ArgumentError(f"{what} is {value!r}; give a whole number from {least} up")
+        check_whole("lanes", lanes, 1, optional=True)
+        check_whole("capacity", capacity, 2)
+        check_whole("batch_size_B", batch_size_B, 1)
+        smoothing = "metrics_num_episodes_for_smoothing"
+        check_whole(smoothing, metrics_num_episodes_for_smoothing, 1)
         if lanes is not None and lanes > capacity // 2:
             raise ArgumentError(
                 f"capacity is {capacity}, which has no room for a transition of each of {lanes} "
                 f"episodes that may be open at once; give {2 * lanes} or more"
             )
-        if exist not in ("error", "replace"):
-            raise ArgumentError(f"exist is {exist!r}; give 'error' or 'replace'")
-        if alpha is not None and not alpha >= 0:
-            raise ArgumentError(f"alpha is {alpha!r}; give a number from 0 up, or None")
-        _check_length(batch_length_T)
+        check_exist(exist)
+        check_number("alpha", alpha, None, optional=True)
+        check_number("beta", beta, 1, optional=True)
+        check_flag("arrays", arrays)
+        check_whole("seed", seed, 0, optional=True)
+        check_length(batch_length_T)
+        check_name(name)
         self.capacity, self.batch_size_B, self.batch_length_T = capacity, batch_size_B, 1
         self.metrics = MetricsLogger(root=False)
         self.sampled_timesteps = 0
         self._metrics_num_episodes_for_smoothing = metrics_num_episodes_for_smoothing
         self._name, self._lanes_wanted, self._exist = name, lanes, exist
-        self._alpha, self._beta, self._arrays = alpha, _beta_of(beta, 0.0), arrays
+        self._alpha, self._beta, self._arrays = alpha, float(beta or 0.0), arrays
         self._beta_now = _Beta()
         self._seed = secrets.randbits(63) if seed is None else seed
         self._rng = np.random.default_rng(self._seed)
@@ -175,6 +186,11 @@ class EpisodeReplayBuffer(PrioritizedEpisodeReplayBuffer):
             )
         if not isinstance(episodes, Sequence):
             episodes = [episodes]
+        for episode in episodes:
+            if not isinstance(episode, SingleAgentEpisode):
+                raise ArgumentTypeError(
+                    f"episodes has a {type(episode).__name__}; give SingleAgentEpisodes"
+                )
         first = next((episode for episode in episodes if len(episode)), None)
         if first is None:
             return
@@ -208,7 +224,9 @@ class EpisodeReplayBuffer(PrioritizedEpisodeReplayBuffer):
         include_infos: bool = False,
         include_extra_model_outputs: bool = False,
         to_numpy: bool = False,
-        **_others: Any,
+        lookback: int = 0,
+        min_batch_length_T: int = 0,  # noqa: N803
+        sample_episodes: bool = True,
     ) -> list[SingleAgentEpisode]:
         """Draw transitions.
 
@@ -229,6 +247,8 @@ class EpisodeReplayBuffer(PrioritizedEpisodeReplayBuffer):
             The ring keeps neither.
         to_numpy : bool, default False
             Return episodes of arrays and not of lists.
+        lookback, min_batch_length_T, sample_episodes
+            Not used: RLlib gives them for sequences.
 
         Returns
         -------
@@ -252,21 +272,22 @@ class EpisodeReplayBuffer(PrioritizedEpisodeReplayBuffer):
 
         While the ring has no transition that can be drawn, the newest ones of open episodes are.
         """
-        if num_items is not None and batch_size_B is not None:
-            raise ArgumentError("num_items and batch_size_B are both given; give one of them")
-        given = batch_size_B if num_items is None else num_items
-        items = self.batch_size_B if given is None else given
-        _check_length(batch_length_T or 1)
+        items = check_draw(
+            num_items, batch_size_B, batch_length_T, 1 if n_step is None else n_step, beta, gamma
+        )
+        items = self.batch_size_B if items is None else items
+        check_flag("to_numpy", to_numpy)
         for what, value in (
             ("include_infos", include_infos),
             ("include_extra_model_outputs", include_extra_model_outputs),
         ):
+            check_flag(what, value)
             if value:
                 raise ArgumentError(f"{what} is True, but the ring keeps none; leave it out")
         if self._ring is None:
             raise SampleError("the buffer is empty; add episodes first")
         counts = self._counts(1 if n_step is None else n_step, items)
-        self._beta_now.value = _beta_of(beta, self._beta)
+        self._beta_now.value = self._beta if beta is None else float(beta)
         parts: list[dict[str, Any]] = []
         index: list[NDArray[np.int64]] = []
         if len(self._ring) or not (newest := self._lanes.newest() if self._lanes else []):
@@ -320,13 +341,9 @@ class EpisodeReplayBuffer(PrioritizedEpisodeReplayBuffer):
 
     def _counts(self, n_step: int | tuple[int, int], items: int) -> list[tuple[int, int]]:
         """Return the numbers of transitions to sum over, and how many items have each."""
-        if isinstance(n_step, (int, np.integer)):
-            if n_step < 1:
-                raise ArgumentError(f"n_step is {n_step}; give a whole number from 1 up")
+        if not isinstance(n_step, (tuple, list)):
             return [(int(n_step), items)]
         low, high = n_step
-        if not 1 <= low < high:
-            raise ArgumentError(f"n_step is {n_step}; give (low, high) with 1 <= low < high")
         each = self._rng.multinomial(items, [1 / (high - low)] * (high - low))
         return [(low + k, int(count)) for k, count in enumerate(each) if count]
 
@@ -354,44 +371,9 @@ class EpisodeReplayBuffer(PrioritizedEpisodeReplayBuffer):
             self._samplers[key] = self._ring.sampler(**options)
         return self._samplers[key]
 
-    def get_metrics(self) -> Any:
-        """Return how many transitions were added and drawn, and are there, as RLlib reports it."""
-        log = self.metrics.log_value
-        for now, lifetime, steps, at in (
-            (NUM_ENV_STEPS_ADDED, NUM_ENV_STEPS_ADDED_LIFETIME, self._added, 0),
-            (NUM_ENV_STEPS_SAMPLED, NUM_ENV_STEPS_SAMPLED_LIFETIME, self.sampled_timesteps, 1),
-        ):
-            log(now, steps - self._logged[at], reduce="sum")
-            log(lifetime, steps - self._logged[at], reduce="lifetime_sum")
-            self._logged[at] = steps
-        window = self._metrics_num_episodes_for_smoothing
-        log(NUM_ENV_STEPS_STORED, len(self), reduce="mean", window=window)
-        return self.metrics.reduce()
-
     def __len__(self) -> int:
         """Return the number of transitions that can be drawn."""
         return 0 if self._ring is None else len(self._ring)
-
-    def get_num_timesteps(self, module_id: str | None = None) -> int:
-        """Return the number of transitions that can be drawn."""
-        return len(self)
-
-    def get_num_episodes(self, module_id: str | None = None) -> NoReturn:
-        """Refuse: a ring forgets single transitions, and counts no episodes."""
-        raise ArgumentError(
-            "a ring counts no episodes; call get_num_timesteps(), or see "
-            "backcast.summaries.summarize(buffer.ring)"
-        )
-
-    get_num_episodes_evicted = get_num_episodes
-
-    def get_sampled_timesteps(self, module_id: str | None = None) -> int:
-        """Return the number of transitions that were drawn."""
-        return self.sampled_timesteps
-
-    def get_added_timesteps(self, module_id: str | None = None) -> int:
-        """Return the number of transitions that were added."""
-        return self._added
 
     @explained
     def save(self, folder: str | Path) -> None:
@@ -535,37 +517,7 @@ class _Beta:
         return self.value
 
 
-def check_lanes(lanes: int | None) -> None:
-    """Check the number of lanes.
-
-    Raises
-    ------
-    ArgumentError
-        If it is no whole number from 1 up, nor None.
-    """
-    if lanes is None:
-        return
-    if isinstance(lanes, bool) or not isinstance(lanes, (int, np.integer)) or lanes < 1:
-        raise ArgumentError(f"lanes is {lanes!r}; give a whole number from 1 up, or None")
-
-
 def _forget(ring: ReplayBuffer) -> None:
     # It may be removed already.
     with suppress(BackcastError):
         ring.unlink()
-
-
-def _check_length(steps: int) -> None:
-    if steps != 1:
-        raise ArgumentError(
-            f"batch_length_T is {steps}; this buffer draws single transitions: recurrent modules "
-            "need RLlib's EpisodeReplayBuffer"
-        )
-
-
-def _beta_of(beta: float | None, default: float) -> float:
-    if beta is None:
-        return default
-    if not 0 <= beta <= 1:
-        raise ArgumentError(f"beta is {beta!r}; give a number from 0 to 1")
-    return float(beta)

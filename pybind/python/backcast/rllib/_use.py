@@ -15,11 +15,20 @@ from ray.rllib.algorithms.cql import CQLConfig
 from ray.rllib.algorithms.dqn import DQNConfig
 from ray.rllib.algorithms.sac import SACConfig
 from ray.rllib.connectors.connector_v2 import ConnectorV2
+from ray.tune.search.sample import Domain
 
 from backcast._calls import explained
-from backcast.errors import ArgumentError
+from backcast.errors import ArgumentError, BackcastError
 from backcast.rllib._arrays import AddArrays
-from backcast.rllib._buffer import EpisodeReplayBuffer, check_lanes
+from backcast.rllib._buffer import EpisodeReplayBuffer
+from backcast.rllib._checks import (
+    buffer_options,
+    check_exist,
+    check_flag,
+    check_name,
+    check_options,
+    check_whole,
+)
 
 if TYPE_CHECKING:
     from ray.rllib.algorithms.algorithm import Algorithm
@@ -73,8 +82,8 @@ def use_ring(
     Raises
     ------
     ArgumentError
-        If the algorithm is another one, of the old API stack or of several agents, or ``lanes`` or
-        ``exist`` is none of those.
+        If the algorithm is another one, of the old API stack or of several agents, or an argument
+        or an option of ``config.replay_buffer_config`` is unknown or out of its range.
     """
     if not isinstance(config, (DQNConfig, SACConfig)) or isinstance(config, CQLConfig):
         raise ArgumentError(
@@ -85,19 +94,37 @@ def use_ring(
         raise ArgumentError("the configuration is of the old API stack; use the new one")
     if config.is_multi_agent:
         raise ArgumentError("the configuration has several policies; the ring holds one agent's")
-    check_lanes(lanes)
-    if exist not in ("error", "replace"):
-        raise ArgumentError(f"exist is {exist!r}; give 'error' or 'replace'")
+    check_whole("lanes", lanes, 1, optional=True)
+    check_flag("arrays", arrays)
+    check_exist(exist)
+    check_name(name)
+    check_whole("seed", seed, 0, optional=True)
+    use = _Use(name, lanes, arrays, seed, exist)
+    check_options(config.replay_buffer_config)
+    if not _is_searched(config):
+        use.buffer(config)
     given = config.callbacks_on_algorithm_init
     others = [] if given is None else list(given) if isinstance(given, (list, tuple)) else [given]
     # The last call on a configuration, or on a copy of it, decides.
     others = [other for other in others if not isinstance(other, _Use)]
-    config.callbacks(on_algorithm_init=[_Use(name, lanes, arrays, seed, exist), *others])
+    config.callbacks(on_algorithm_init=[use, *others])
     connectors = config._learner_connector
     if isinstance(connectors, _Connectors):
         connectors = connectors.others
     config.learners(learner_connector=_Connectors(connectors) if arrays else connectors)
     return config
+
+
+def _is_searched(config: AlgorithmConfig) -> bool:
+    """Return whether Tune still chooses what the buffer is made of."""
+    # A grid is a dict.
+    values = [
+        *config.replay_buffer_config.values(),
+        config.num_env_runners,
+        config.num_envs_per_env_runner,
+        config.seed,
+    ]
+    return any(isinstance(value, (Domain, dict)) for value in values)
 
 
 @dataclass(frozen=True)
@@ -124,21 +151,25 @@ class _Use:
     seed: int | None
     exist: Literal["error", "replace"]
 
-    def __call__(self, *, algorithm: Algorithm, **_others: Any) -> None:
-        config = algorithm.config
-        options = config.replay_buffer_config
+    def buffer(self, config: AlgorithmConfig) -> EpisodeReplayBuffer:
+        """Return the buffer for a configuration."""
         environments = max(1, config.num_env_runners) * config.num_envs_per_env_runner
-        buffer = EpisodeReplayBuffer(
-            options["capacity"],
+        return EpisodeReplayBuffer(
+            **buffer_options(config.replay_buffer_config),
             name=self.name,
             lanes=environments if self.lanes is None else self.lanes,
-            # The name by which RLlib knows its own buffer that draws uniformly.
-            alpha=None if options["type"] == "EpisodeReplayBuffer" else options.get("alpha", 1.0),
-            beta=options.get("beta", 0.0),
             arrays=self.arrays,
             seed=config.seed if self.seed is None else self.seed,
             exist=self.exist,
         )
+
+    def __call__(self, *, algorithm: Algorithm, **_others: Any) -> None:
+        try:
+            buffer = self.buffer(algorithm.config)
+        except BackcastError:
+            # Runners and learners would live as long as the error.
+            algorithm.cleanup()
+            raise
         before = algorithm.local_replay_buffer
         if isinstance(before, EpisodeReplayBuffer):
             before.close()
