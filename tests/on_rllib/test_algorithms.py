@@ -83,6 +83,56 @@ def test_a_run_trains_stops_and_goes_on_with_its_buffer(
         again.stop()
 
 
+def weights(algorithm: Algorithm) -> list[np.ndarray]:
+    module = algorithm.learner_group._learner.module["default_policy"]
+    return [value.detach().numpy().copy() for value in module.parameters()]
+
+
+def equal(one: list[np.ndarray], other: list[np.ndarray]) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def dqn(capacity: int = 5_000) -> Any:
+    config = small(CONFIGS["dqn"]())
+    return config.training(replay_buffer_config={"capacity": capacity})
+
+
+def test_a_name_in_use_is_refused_when_an_algorithm_is_built(cluster: None, tmp_path: Path) -> None:
+    first = use_ring(dqn(), "rllib-live").build_algo()
+    try:
+        first.train()
+        size = len(first.local_replay_buffer)
+        saved = first.save_to_path(tmp_path / "checkpoint")
+        for build in (
+            lambda: use_ring(dqn(), "rllib-live").build_algo(),
+            lambda: Algorithm.from_checkpoint(saved),
+        ):
+            with pytest.raises(bc.errors.ExistsError, match=r"from_checkpoint\(path, config="):
+                build()
+        # What the error advises.
+        config = use_ring(dqn(), "rllib-other")
+        other = Algorithm.from_checkpoint(saved, config=config)
+        try:
+            assert len(other.local_replay_buffer) == size
+            assert equal(weights(other), weights(first))
+            with bc.ReplayBuffer.attach("rllib-other") as seen:
+                assert len(seen) == size
+        finally:
+            other.stop()
+    finally:
+        first.stop()
+    # It makes no ring again, which would keep the name.
+    with pytest.raises(bc.errors.ClosedError, match=r"algorithm\.stop\(\) was called"):
+        first.train()
+    with pytest.raises(bc.errors.ClosedError):
+        first.save_to_path(tmp_path / "late")
+    assert not (tmp_path / "late").exists()
+    with pytest.raises(bc.errors.ClosedError):
+        first.restore_from_path(saved)
+    again = Algorithm.from_checkpoint(saved)
+    again.stop()
+
+
 def test_a_dotted_name_is_enough_for_dqn(cluster: None) -> None:
     config = small(CONFIGS["dqn"]())
     config.training(

@@ -216,12 +216,42 @@ def test_what_was_saved_with_other_options_is_refused_before_anything_changes(
             EpisodeReplayBuffer().save(tmp_path)
 
 
+def test_a_closed_buffer_refuses_every_use(tmp_path: Path) -> None:
+    buffer, _ = filled(lanes=3, name="rllib-closed")
+    buffer.save(tmp_path)
+    state = EpisodeReplayBuffer().get_state()
+    buffer.sample(4)
+    buffer.close()
+    buffer.close()
+    for use in (
+        lambda: buffer.add(Env(0, 9).fragments(4)),
+        lambda: buffer.sample(4),
+        lambda: buffer.update_priorities(np.ones(4)),
+        lambda: buffer.save(tmp_path),
+        lambda: buffer.load(tmp_path),
+        lambda: buffer.clear(),
+        lambda: buffer.get_state(),
+        lambda: buffer.set_state(state),
+    ):
+        with pytest.raises(bc.errors.ClosedError, match="build another algorithm"):
+            use()
+    assert len(buffer) == 0
+    # No ring came back.
+    EpisodeReplayBuffer(name="rllib-closed")
+
+
 def test_a_ring_of_somebody_else_is_not_replaced(tmp_path: Path) -> None:
+    other = EpisodeReplayBuffer(10_000, name="rllib-alive")
     alive, _ = filled(lanes=3, name="rllib-alive")
     alive.save(tmp_path)
-    other = EpisodeReplayBuffer(10_000, name="rllib-alive")
-    with pytest.raises(bc.errors.ExistsError):
-        other.load(tmp_path)
+    for refused in (
+        lambda: other.load(tmp_path),
+        lambda: other.add(Env(5, 9).fragments(4)),
+        # Before the first episode as well.
+        lambda: EpisodeReplayBuffer(10_000, name="rllib-alive"),
+    ):
+        with pytest.raises(bc.errors.ExistsError, match="end the run that holds it"):
+            refused()
     size = len(alive)
     alive.add(Env(7, 9).fragments(20))
     # Its own ring it replaces.

@@ -21,6 +21,8 @@ from backcast.errors import (
     ArgumentError,
     ArgumentTypeError,
     BackcastError,
+    ClosedError,
+    ExistsError,
     NotFoundError,
     SampleError,
 )
@@ -35,10 +37,12 @@ from backcast.rllib._checks import (
     check_draw,
     check_exist,
     check_flag,
+    check_free,
     check_length,
     check_name,
     check_number,
     check_whole,
+    taken,
 )
 from backcast.rllib._counts import Counted
 from backcast.rllib._lanes import Lanes, ring_columns
@@ -93,6 +97,8 @@ class EpisodeReplayBuffer(Counted):
     ------
     ArgumentError
         If an argument is out of its range.
+    ExistsError
+        If a ring of this name is in use and ``exist`` is ``"error"``.
     """
 
     def __init__(
@@ -128,6 +134,8 @@ class EpisodeReplayBuffer(Counted):
         check_whole("seed", seed, 0, optional=True)
         check_length(batch_length_T)
         check_name(name)
+        if exist == "error":
+            check_free(name)
         self.capacity, self.batch_size_B, self.batch_length_T = capacity, batch_size_B, 1
         self.metrics = MetricsLogger(root=False)
         self.sampled_timesteps = 0
@@ -147,6 +155,7 @@ class EpisodeReplayBuffer(Counted):
         self._drew_newest = False
         self._last: NDArray[np.int64] | None = None
         self._remover: weakref.finalize[Any, Any] | None = None
+        self._closed = False
 
     @property
     def ring(self) -> ReplayBuffer | None:
@@ -180,6 +189,7 @@ class EpisodeReplayBuffer(Counted):
         AppendError
             If their shape or dtype is another than before; what came before it is added.
         """
+        self._check_open()
         if weight is not None:
             raise ArgumentError(
                 f"weight is {weight!r}; new transitions have the largest priority: leave it out"
@@ -198,15 +208,17 @@ class EpisodeReplayBuffer(Counted):
             opened = {episode.id_ for episode in episodes}
             ended = {episode.id_ for episode in episodes if episode.is_done}
             lanes = self._lanes_wanted or max(1, len(opened - ended))
-            self._use(
-                ReplayBuffer.create(
+            try:
+                ring = ReplayBuffer.create(
                     self._name,
                     ring_columns(first),
                     capacity=self.capacity,
                     lanes=min(lanes, max(1, self.capacity // 2)),
                     exist=self._exist,
                 )
-            )
+            except ExistsError:
+                raise taken(self._name) from None
+            self._use(ring)
         assert self._lanes is not None
         for episode in episodes:
             self._added += self._lanes.write(episode)
@@ -272,6 +284,7 @@ class EpisodeReplayBuffer(Counted):
 
         While the ring has no transition that can be drawn, the newest ones of open episodes are.
         """
+        self._check_open()
         items = check_draw(
             num_items, batch_size_B, batch_length_T, 1 if n_step is None else n_step, beta, gamma
         )
@@ -325,6 +338,7 @@ class EpisodeReplayBuffer(Counted):
         SampleError
             If nothing was drawn since the last call, or the number of priorities is another.
         """
+        self._check_open()
         if self._alpha is None or self._drew_newest:
             return
         if self._last is None:
@@ -391,6 +405,7 @@ class EpisodeReplayBuffer(Counted):
         BackcastError
             As :meth:`backcast.ReplayBuffer.snapshot` does.
         """
+        self._check_open()
         if self._ring is None:
             raise ArgumentError("the buffer is empty, so there is nothing to save; add first")
         samplers = {key: sampler.state() for key, sampler in self._samplers.items()}
@@ -423,7 +438,10 @@ class EpisodeReplayBuffer(Counted):
             If it was saved with another ``alpha``, or has fewer lanes than this buffer needs.
         ExistsError
             If a ring of this name exists that is not this buffer's own.
+        ClosedError
+            If the buffer is closed.
         """
+        self._check_open()
         snapshot = f"{_SNAPSHOT}@{_LABEL}"
         saved = next(
             (of for of in list_snapshots(store=folder) if of["snapshot"] == snapshot), None
@@ -441,12 +459,15 @@ class EpisodeReplayBuffer(Counted):
                 f"the buffer was saved with {lanes} lanes, and now {self._lanes_wanted} episodes "
                 "may be open at once; run as many environments as before, or fewer"
             )
-        ring = ReplayBuffer.load(
-            snapshot,
-            self._name or f"{_PRIVATE}{secrets.token_hex(8)}",
-            store=folder,
-            exist=self._exist if self._ring is None else "replace",
-        )
+        try:
+            ring = ReplayBuffer.load(
+                snapshot,
+                self._name or f"{_PRIVATE}{secrets.token_hex(8)}",
+                store=folder,
+                exist=self._exist if self._ring is None else "replace",
+            )
+        except ExistsError:
+            raise taken(self._name) from None
         self._forget()
         if ring.lane_capacity != -(-self.capacity // ring.lanes):
             ring.resize(self.capacity)
@@ -468,6 +489,7 @@ class EpisodeReplayBuffer(Counted):
         dict
             ``snapshot``: the folder, or None of an empty buffer. Nothing removes it.
         """
+        self._check_open()
         if self._ring is None:
             return {"snapshot": None}
         folder = tempfile.mkdtemp(prefix="backcast-rllib-")
@@ -476,11 +498,13 @@ class EpisodeReplayBuffer(Counted):
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Go on with what :meth:`get_state` saved."""
+        self._check_open()
         if state["snapshot"] is not None:
             self.load(state["snapshot"])
 
     def clear(self) -> None:
         """Forget everything. The next `add` makes another ring."""
+        self._check_open()
         if self._ring is not None:
             _forget(self._ring)
         self._forget()
@@ -488,8 +512,16 @@ class EpisodeReplayBuffer(Counted):
         self._logged = [0, 0]
 
     def close(self) -> None:
-        """Close the ring. One with a name stays for the other processes that use it."""
+        """Close the buffer for good. A ring with a name stays for other processes that use it."""
+        self._closed = True
         self._forget()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError(
+                "the replay buffer is closed: close() or algorithm.stop() was called; build "
+                "another algorithm, or restore one with Algorithm.from_checkpoint(path)"
+            )
 
     def _use(self, ring: ReplayBuffer) -> None:
         self._ring, self._lanes = ring, Lanes(ring)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from backcast._calls import refuse_unknown
 from backcast._native import ReplayBuffer, list_objects
-from backcast.errors import ArgumentError, NotFoundError
+from backcast.errors import ArgumentError, ExistsError, NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -142,6 +142,26 @@ def check_name(name: str | None) -> None:
         # Refuses the name before it looks for the ring.
         with suppress(NotFoundError):
             ReplayBuffer.attach(name).close()
+
+
+def check_free(name: str | None) -> None:
+    """Refuse the name of a ring that exists and may not be replaced unasked.
+
+    Raises
+    ------
+    ExistsError
+    """
+    found = None if name is None else _ring(name)
+    if found is not None and (found["held"] or found["persistent"] or found["building"]):
+        raise taken(name)
+
+
+def taken(name: str | None) -> ExistsError:
+    """Return the error of a name that another ring has."""
+    return ExistsError(
+        f"a ring named `{name}` exists, of another run or kept on purpose; end the run that holds "
+        'it, give another name, or give exist="replace" to start over'
+    )
 
 
 def check_options(given: Iterable[str]) -> None:

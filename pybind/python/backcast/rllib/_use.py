@@ -18,7 +18,7 @@ from ray.rllib.connectors.connector_v2 import ConnectorV2
 from ray.tune.search.sample import Domain
 
 from backcast._calls import explained
-from backcast.errors import ArgumentError, BackcastError
+from backcast.errors import ArgumentError, BackcastError, ExistsError
 from backcast.rllib._arrays import AddArrays
 from backcast.rllib._buffer import EpisodeReplayBuffer
 from backcast.rllib._checks import (
@@ -102,7 +102,8 @@ def use_ring(
     use = _Use(name, lanes, arrays, seed, exist)
     check_options(config.replay_buffer_config)
     if not _is_searched(config):
-        use.buffer(config)
+        # The options fit. Whether the name is free shows when the algorithm is built.
+        use.buffer(config, named=False)
     given = config.callbacks_on_algorithm_init
     others = [] if given is None else list(given) if isinstance(given, (list, tuple)) else [given]
     # The last call on a configuration, or on a copy of it, decides.
@@ -151,12 +152,12 @@ class _Use:
     seed: int | None
     exist: Literal["error", "replace"]
 
-    def buffer(self, config: AlgorithmConfig) -> EpisodeReplayBuffer:
+    def buffer(self, config: AlgorithmConfig, *, named: bool) -> EpisodeReplayBuffer:
         """Return the buffer for a configuration."""
         environments = max(1, config.num_env_runners) * config.num_envs_per_env_runner
         return EpisodeReplayBuffer(
             **buffer_options(config.replay_buffer_config),
-            name=self.name,
+            name=self.name if named else None,
             lanes=environments if self.lanes is None else self.lanes,
             arrays=self.arrays,
             seed=config.seed if self.seed is None else self.seed,
@@ -165,11 +166,18 @@ class _Use:
 
     def __call__(self, *, algorithm: Algorithm, **_others: Any) -> None:
         try:
-            buffer = self.buffer(algorithm.config)
-        except BackcastError:
+            buffer = self.buffer(algorithm.config, named=True)
+        except BackcastError as error:
             # Runners and learners would live as long as the error.
             algorithm.cleanup()
-            raise
+            if not isinstance(error, ExistsError):
+                raise
+            raise ExistsError(
+                f"a ring named `{self.name}` exists, of another run or kept on purpose; stop the "
+                "run that holds it, or build with use_ring(config, NAME) of another name, or with "
+                'exist="replace" to start over; a checkpoint is restored under another name by '
+                "Algorithm.from_checkpoint(path, config=use_ring(config, NAME))"
+            ) from None
         before = algorithm.local_replay_buffer
         if isinstance(before, EpisodeReplayBuffer):
             before.close()
@@ -186,11 +194,13 @@ def _keep_in_checkpoints(algorithm: Algorithm, buffer: EpisodeReplayBuffer) -> N
     cleanup = algorithm.cleanup
 
     def save(path: Any = None, *given: Any, filesystem: Any = None, **named: Any) -> str:
+        buffer._check_open()
         saved: str = save_to_path(path, *given, filesystem=filesystem, **named)
         _save(buffer, *_place(saved if path is None else path, filesystem))
         return saved
 
     def restore(path: Any, *given: Any, filesystem: Any = None, **named: Any) -> None:
+        buffer._check_open()
         restore_from_path(path, *given, filesystem=filesystem, **named)
         # A component alone leaves the buffer as it is.
         if named.get("component") is None:
