@@ -109,7 +109,7 @@ def test_a_name_in_use_is_refused_when_an_algorithm_is_built(cluster: None, tmp_
         ):
             with pytest.raises(bc.errors.ExistsError, match=r"from_checkpoint\(path, config="):
                 build()
-        # What the error advises.
+        # Does what the error advises.
         config = use_ring(dqn(), "rllib-other")
         other = Algorithm.from_checkpoint(saved, config=config)
         try:
@@ -131,6 +131,38 @@ def test_a_name_in_use_is_refused_when_an_algorithm_is_built(cluster: None, tmp_
         first.restore_from_path(saved)
     again = Algorithm.from_checkpoint(saved)
     again.stop()
+
+
+def test_a_restore_that_is_refused_changes_nothing(cluster: None, tmp_path: Path) -> None:
+    algorithm = use_ring(dqn()).build_algo()
+    try:
+        algorithm.train()
+        saved = Path(algorithm.save_to_path(tmp_path / "checkpoint"))
+    finally:
+        algorithm.stop()
+    small_one = use_ring(dqn(200)).build_algo()
+    try:
+        buffer = small_one.local_replay_buffer
+        buffer.add([_widened(fragment) for fragment in Env(0, 9).fragments(20)])
+        before, size = weights(small_one), len(buffer)
+        with pytest.raises(
+            ArgumentError, match="saved with a capacity of 5000, and this one has 200"
+        ):
+            small_one.restore_from_path(saved)
+        assert equal(weights(small_one), before)
+        assert len(buffer) == size > 0
+    finally:
+        small_one.stop()
+    # RLlib fails after the buffer is there.
+    (saved / "learner_group" / "state.pkl").write_bytes(b"")
+    broken = use_ring(dqn(6_000)).build_algo()
+    try:
+        with pytest.raises(EOFError):
+            broken.restore_from_path(saved)
+        with pytest.raises(bc.errors.ClosedError, match="could not be restored from"):
+            broken.train()
+    finally:
+        broken.stop()
 
 
 def test_a_dotted_name_is_enough_for_dqn(cluster: None) -> None:

@@ -206,14 +206,36 @@ def test_what_was_saved_with_other_options_is_refused_before_anything_changes(
         ({"alpha": 0.5}, "saved with alpha=0.6"),
         ({"alpha": None}, "this one has None"),
         ({"alpha": 0.6, "lanes": 4}, "saved with 3 lanes"),
+        (
+            {"alpha": 0.6, "capacity": 9_000},
+            "saved with a capacity of 10002, and this one has 9000",
+        ),
     ):
-        other = EpisodeReplayBuffer(10_000, **options)
+        other = EpisodeReplayBuffer(**{"capacity": 10_000, **options})
         other.add(Env(5, 9).fragments(20))
         with pytest.raises(ArgumentError, match=words):
             other.load(tmp_path)
         assert {obs[0] for obs in rows(other)} == {5}
         with pytest.raises(ArgumentError, match="nothing to save"):
             EpisodeReplayBuffer().save(tmp_path)
+
+
+@pytest.mark.parametrize("name", [None, "rllib-damaged"])
+def test_a_load_that_fails_leaves_what_was_there(name: str | None, tmp_path: Path) -> None:
+    filled(lanes=3)[0].save(tmp_path)
+    [chunk] = tmp_path.glob("buffer/chunks/*")
+    chunk.write_bytes(chunk.read_bytes()[:-500])
+    buffer = EpisodeReplayBuffer(10_000, name=name, lanes=3)
+    env = Env(5, 9)
+    buffer.add(env.fragments(20))
+    size = len(buffer)
+    with pytest.raises(bc.errors.BackcastError):
+        buffer.load(tmp_path)
+    assert len(buffer) == size
+    buffer.add(env.fragments(20))
+    assert {obs[0] for obs in rows(buffer)} == {5}
+    assert len(buffer) > size
+    buffer.close()
 
 
 def test_a_closed_buffer_refuses_every_use(tmp_path: Path) -> None:

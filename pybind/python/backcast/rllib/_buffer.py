@@ -15,7 +15,7 @@ from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 
 from backcast._calls import explained
-from backcast._native import ReplayBuffer, list_snapshots
+from backcast._native import ReplayBuffer
 from backcast._select import Priority
 from backcast.errors import (
     ArgumentError,
@@ -23,7 +23,6 @@ from backcast.errors import (
     BackcastError,
     ClosedError,
     ExistsError,
-    NotFoundError,
     SampleError,
 )
 from backcast.rllib._arrays import (
@@ -46,13 +45,13 @@ from backcast.rllib._checks import (
 )
 from backcast.rllib._counts import Counted
 from backcast.rllib._lanes import Lanes, ring_columns
+from backcast.rllib._saved import LABEL, NAME, SNAPSHOT, saved_in
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from backcast._native import Sampler
 
-_SNAPSHOT, _LABEL = "buffer", "saved"
 # Prefix of names of private rings, which need one because a snapshot is loaded under a name.
 _PRIVATE = "backcast-rllib-"
 
@@ -155,7 +154,8 @@ class EpisodeReplayBuffer(Counted):
         self._drew_newest = False
         self._last: NDArray[np.int64] | None = None
         self._remover: weakref.finalize[Any, Any] | None = None
-        self._closed = False
+        # Why the buffer is closed.
+        self._closed: str | None = None
 
     @property
     def ring(self) -> ReplayBuffer | None:
@@ -417,13 +417,13 @@ class EpisodeReplayBuffer(Counted):
             "sampled": self.sampled_timesteps,
             "samplers": [[*key, of] for key, of in {**self._states, **samplers}.items()],
         }
-        self._ring.snapshot(_LABEL, name=_SNAPSHOT, store=folder, state=state, replace=True)
+        self._ring.snapshot(LABEL, name=NAME, store=folder, state=state, replace=True)
 
     @explained
     def load(self, folder: str | Path) -> None:
         """Go on with the ring and the draws that :meth:`save` saved; what was here is forgotten.
 
-        The ring gets this buffer's capacity.
+        The ring gets this buffer's capacity. If it cannot be loaded, what was here stays.
 
         Parameters
         ----------
@@ -435,42 +435,38 @@ class EpisodeReplayBuffer(Counted):
         NotFoundError
             If there is no snapshot in it.
         ArgumentError
-            If it was saved with another ``alpha``, or has fewer lanes than this buffer needs.
+            If it was saved with another ``alpha`` or a larger capacity, or has fewer lanes than
+            this buffer needs.
         ExistsError
             If a ring of this name exists that is not this buffer's own.
         ClosedError
             If the buffer is closed.
         """
         self._check_open()
-        snapshot = f"{_SNAPSHOT}@{_LABEL}"
-        saved = next(
-            (of for of in list_snapshots(store=folder) if of["snapshot"] == snapshot), None
+        saved = saved_in(
+            folder, alpha=self._alpha, capacity=self.capacity, lanes=self._lanes_wanted
         )
-        if saved is None:
-            raise NotFoundError(f"no buffer was saved in {folder}; give a folder of `save`")
-        state, lanes = saved["state"], len(saved["lanes"])
-        if state["alpha"] != self._alpha:
-            raise ArgumentError(
-                f"the buffer was saved with alpha={state['alpha']!r}, and this one has "
-                f"{self._alpha!r}; make it with the same"
-            )
-        if self._lanes_wanted is not None and lanes < self._lanes_wanted:
-            raise ArgumentError(
-                f"the buffer was saved with {lanes} lanes, and now {self._lanes_wanted} episodes "
-                "may be open at once; run as many environments as before, or fewer"
-            )
         try:
             ring = ReplayBuffer.load(
-                snapshot,
+                SNAPSHOT,
                 self._name or f"{_PRIVATE}{secrets.token_hex(8)}",
                 store=folder,
                 exist=self._exist if self._ring is None else "replace",
             )
         except ExistsError:
             raise taken(self._name) from None
+        try:
+            if ring.lane_capacity != -(-self.capacity // ring.lanes):
+                ring.resize(self.capacity)
+        except BaseException as error:
+            _forget(ring)
+            ring.close()
+            if self._name is not None and self._ring is not None:
+                # Its ring was replaced.
+                self._close(f"the ring that was loaded could not be made larger ({error})")
+            raise
         self._forget()
-        if ring.lane_capacity != -(-self.capacity // ring.lanes):
-            ring.resize(self.capacity)
+        state = saved["state"]
         self._seed, self._added = state["seed"], state["added"]
         self.sampled_timesteps = state["sampled"]
         self._rng.bit_generator.state = state["rng"]
@@ -513,14 +509,17 @@ class EpisodeReplayBuffer(Counted):
 
     def close(self) -> None:
         """Close the buffer for good. A ring with a name stays for other processes that use it."""
-        self._closed = True
+        self._close("close() or algorithm.stop() was called")
+
+    def _close(self, reason: str) -> None:
+        self._closed = self._closed or reason
         self._forget()
 
     def _check_open(self) -> None:
-        if self._closed:
+        if self._closed is not None:
             raise ClosedError(
-                "the replay buffer is closed: close() or algorithm.stop() was called; build "
-                "another algorithm, or restore one with Algorithm.from_checkpoint(path)"
+                f"the replay buffer is closed: {self._closed}; build another algorithm, or restore "
+                "one with Algorithm.from_checkpoint(path)"
             )
 
     def _use(self, ring: ReplayBuffer) -> None:

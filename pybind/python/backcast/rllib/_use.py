@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -201,10 +202,26 @@ def _keep_in_checkpoints(algorithm: Algorithm, buffer: EpisodeReplayBuffer) -> N
 
     def restore(path: Any, *given: Any, filesystem: Any = None, **named: Any) -> None:
         buffer._check_open()
-        restore_from_path(path, *given, filesystem=filesystem, **named)
         # A component alone leaves the buffer as it is.
-        if named.get("component") is None:
-            _restore(buffer, *_place(path, filesystem))
+        if named.get("component") is not None:
+            restore_from_path(path, *given, filesystem=filesystem, **named)
+            return
+        with _saved(*_place(path, filesystem)) as folder:
+            is_empty = folder is not None and os.path.exists(os.path.join(folder, _EMPTY))
+            # Leaves the algorithm as it was if the buffer is refused.
+            if folder is not None and not is_empty:
+                buffer.load(folder)
+            try:
+                restore_from_path(path, *given, filesystem=filesystem, **named)
+            except BaseException as error:
+                if folder is not None and not is_empty:
+                    buffer._close(
+                        f"the algorithm could not be restored from {path} after its buffer was "
+                        f"({type(error).__name__}: {error})"
+                    )
+                raise
+            if is_empty:
+                buffer.clear()
 
     def clean() -> None:
         cleanup()
@@ -247,18 +264,17 @@ def _save_here(buffer: EpisodeReplayBuffer, place: str) -> None:
     os.rename(part, place)
 
 
-def _restore(buffer: EpisodeReplayBuffer, source: pyarrow.fs.FileSystem, place: str) -> None:
-    """Load the buffer of a checkpoint. One without leaves the buffer as it is."""
+@contextmanager
+def _saved(source: pyarrow.fs.FileSystem, place: str) -> Iterator[str | None]:
+    """Give the folder of a checkpoint's buffer on this machine; None of one without."""
     if not _is_folder(source, place):
-        return
-    if source.get_file_info(f"{place}/{_EMPTY}").is_file:
-        buffer.clear()
+        yield None
     elif isinstance(source, pyarrow.fs.LocalFileSystem):
-        buffer.load(place)
+        yield place
     else:
         with tempfile.TemporaryDirectory(prefix="backcast-") as folder:
             pyarrow.fs.copy_files(place, folder, source_filesystem=source)
-            buffer.load(folder)
+            yield folder
 
 
 def _is_folder(filesystem: Any, place: str) -> bool:
