@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gc
 import math
+import os
 import shutil
+import subprocess
+import sys
 import weakref
 from pathlib import Path
 from typing import Any
@@ -186,16 +189,50 @@ def test_a_saved_buffer_goes_on_with_equal_draws(tmp_path: Path) -> None:
 def test_a_state_names_a_snapshot() -> None:
     ours, _ = filled(lanes=3)
     state = ours.get_state()
-    try:
-        again = EpisodeReplayBuffer(20_000)
+    again = EpisodeReplayBuffer(20_000)
+    again.set_state(state)
+    assert len(again) == len(ours)
+    assert again.ring is not None
+    assert 20_000 <= again.ring.capacity <= 20_002
+    again.set_state(EpisodeReplayBuffer().get_state())
+    assert len(again) == len(ours)
+    shutil.rmtree(state["snapshot"])
+    with pytest.raises(NotFoundError, match="for the machine that made it"):
         again.set_state(state)
-        assert len(again) == len(ours)
-        assert again.ring is not None
-        assert 20_000 <= again.ring.capacity <= 20_002
-        again.set_state(EpisodeReplayBuffer().get_state())
-        assert len(again) == len(ours)
-    finally:
-        shutil.rmtree(state["snapshot"])
+    with pytest.raises(ArgumentError, match="give what get_state"):
+        again.set_state({"folder": "x"})
+    assert len(again) == len(ours)
+
+
+def test_the_end_of_a_process_removes_the_folders_of_its_states() -> None:
+    program = """
+import os, sys
+from conftest import Env
+from backcast.rllib import EpisodeReplayBuffer
+
+buffer = EpisodeReplayBuffer(100)
+buffer.add(Env(0, 5).fragments(9))
+folder = buffer.get_state()["snapshot"]
+child = os.fork()
+if not child:
+    sys.exit()
+os.waitpid(child, 0)
+print(folder, os.path.isdir(folder))
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(str(Path(entry).resolve()) for entry in sys.path),
+        },
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+    )
+    folder, was_there = ran.stdout.split()
+    assert was_there == "True"
+    assert not Path(folder).exists()
 
 
 def test_what_was_saved_with_other_options_is_refused_before_anything_changes(

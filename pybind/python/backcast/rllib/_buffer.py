@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import tempfile
 import weakref
 from collections.abc import Sequence
 from contextlib import suppress
@@ -45,7 +44,7 @@ from backcast.rllib._checks import (
 )
 from backcast.rllib._counts import Counted
 from backcast.rllib._lanes import Lanes, ring_columns
-from backcast.rllib._saved import LABEL, NAME, SNAPSHOT, saved_in
+from backcast.rllib._saved import LABEL, NAME, SNAPSHOT, folder_of, new_folder, saved_in
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -480,23 +479,36 @@ class EpisodeReplayBuffer(Counted):
     def get_state(self) -> dict[str, Any]:
         """Save the ring in a folder of its own, and return the folder's name.
 
+        The state can be used on this machine until this process ends, which removes the folder.
+        :meth:`save` makes one that stays.
+
         Returns
         -------
         dict
-            ``snapshot``: the folder, or None of an empty buffer. Nothing removes it.
+            ``snapshot``: the folder, or None of an empty buffer.
         """
         self._check_open()
         if self._ring is None:
             return {"snapshot": None}
-        folder = tempfile.mkdtemp(prefix="backcast-rllib-")
+        folder = new_folder()
         self.save(folder)
         return {"snapshot": folder}
 
+    @explained
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go on with what :meth:`get_state` saved."""
+        """Go on with what :meth:`get_state` saved. The state of an empty buffer changes nothing.
+
+        Raises
+        ------
+        NotFoundError
+            If the folder is not here.
+        BackcastError
+            As :meth:`load` does.
+        """
         self._check_open()
-        if state["snapshot"] is not None:
-            self.load(state["snapshot"])
+        folder = folder_of(state)
+        if folder is not None:
+            self.load(folder)
 
     def clear(self) -> None:
         """Forget everything. The next `add` makes another ring."""

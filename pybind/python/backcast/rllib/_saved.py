@@ -1,7 +1,12 @@
-"""What is saved of a buffer, and whether another one can go on with it."""
+"""Snapshots that hold the state of RLlib's buffer, and the folders that they are in."""
 
 from __future__ import annotations
 
+import atexit
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,3 +49,37 @@ def saved_in(
             f"but a ring can only grow; make it with {has * rows} or more"
         )
     return saved
+
+
+def new_folder() -> str:
+    """Return a new folder, which the end of this process removes."""
+    folder = tempfile.mkdtemp(prefix="backcast-rllib-")
+    atexit.register(_remove, folder, os.getpid())
+    return folder
+
+
+def folder_of(state: object) -> str | None:
+    """Return the folder of a state; None of that of an empty buffer.
+
+    Raises
+    ------
+    ArgumentError
+        If it is no state.
+    NotFoundError
+        If the folder is not here.
+    """
+    if not isinstance(state, Mapping) or "snapshot" not in state:
+        raise ArgumentError(f"state is {state!r}; give what get_state() returned")
+    folder: str | None = state["snapshot"]
+    if folder is not None and not os.path.isdir(folder):
+        raise NotFoundError(
+            f"the state's folder {folder} is not here: a state is for the machine that made it, "
+            "and lasts as long as that process; use save(folder) and load(folder)"
+        )
+    return folder
+
+
+def _remove(folder: str, process: int) -> None:
+    # A forked process ends before the one that uses the folder.
+    if os.getpid() == process:
+        shutil.rmtree(folder, ignore_errors=True)
