@@ -96,7 +96,7 @@ def without_axis(values: Any) -> Any:
 
 
 class Tag:
-    """Transform that adds a key to batches, or fails."""
+    """Transform that adds a key to batches and replaces an array, or fails."""
 
     def __init__(self) -> None:
         self.fails = False
@@ -107,6 +107,7 @@ class Tag:
         if self.fails:
             raise GiveUpError
         batch["tag"] = batch["index"] + 1
+        batch["index"] = batch["index"].copy()
         return batch
 
 
