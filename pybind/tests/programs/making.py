@@ -529,7 +529,16 @@ class Maker(Dice):
         some = self.some(known.columns)
         most = {"good": 2}
         given = {one: [self.randrange(most.get(one, 100)) for _ in index] for one in some}
-        self.add("set_values", t=name, by=own.by, index=index, values=given)
+        if self.add("set_values", t=name, by=own.by, index=index, values=given):
+            self.draw_joined(own.ring, own.by, own.table)
+
+    def draw_joined(self, key: str, by: int, table: str) -> None:
+        """Draw windows of a ring with the values of a table of learned columns."""
+        name, options = self.name("s"), window_options(self, self.world.rings[key])
+        self.add("sampler", s=name, ring=key, by=by, seed=1, options=options | {"learned": table})
+        if name in self.world.samplers:
+            self.add("sample", s=name, by=by, batch=8)
+            self.add("close_sampler", s=name, by=by)
 
     def make_remove_table(self) -> None:
         self.on_ring("remove_table", table=lambda ring: self.choice([*ring.tables, "none"]))
