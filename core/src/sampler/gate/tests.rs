@@ -9,8 +9,8 @@ use crate::error::LimitedCall;
 use crate::limiter::limits::{LimiterCounts, RateLimiter};
 use crate::sampler::batch::BatchBuffers;
 use crate::{
-    BatchesOptions, Boundary, DType, PriorityOptions, Ring, RingOptions, SamplerOptions, Schema,
-    Selector, StepColumns, TableOptions, Writer, WriterOptions,
+    AutoresetMode, BatchesOptions, Boundary, DType, PriorityOptions, Ring, RingOptions,
+    SamplerOptions, Schema, Selector, StepColumns, TableOptions, Writer, WriterOptions,
 };
 
 fn ring(limiter: RateLimiter) -> Ring {
@@ -521,5 +521,37 @@ fn the_interrupt_of_the_ring_ends_a_call_of_an_iterator_that_waits() {
         stop.store(false, Relaxed);
         fill(&ring, 10);
         batches.next().unwrap().unwrap();
+    }
+}
+
+#[test]
+fn rows_that_do_not_suffice_never_begin_the_timeout_of_a_draw_anew() {
+    let schema = Schema::builder().column("obs", DType::U8, &[]).build().unwrap();
+    for limiter in [None, Some(RateLimiter::min_size(1))] {
+        let options = RingOptions::with_capacity(200);
+        let options = limiter.map_or(options.clone(), |limiter| options.limiter(limiter));
+        let ring = Ring::heap(&schema, options).unwrap();
+        let options = WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep);
+        let mut writer = ring.writer(options).unwrap();
+        let end = |writer: &mut Writer| {
+            let schema = writer.schema().clone();
+            // An episode of one transition has no window of three.
+            for ends in [true, false] {
+                let columns = StepColumns::of(&schema).with("obs", &[7_u8]).unwrap();
+                writer.append(&columns.step(&[ends], &[false]).unwrap()).unwrap();
+            }
+        };
+        end(&mut writer);
+        let (writer, since) = (Mutex::new(writer), Instant::now());
+        // Every check of the wait finds new rows. A wait that does not time out is ended.
+        let interrupt = Interrupt::when(move || {
+            end(&mut writer.lock().unwrap());
+            since.elapsed() > backcast_budget::WATCHDOG / 2
+        });
+        let options = consumes().history(3).boundary(Boundary::Reject);
+        let mut sampler = ring.interrupted_by(interrupt).sampler(options).unwrap();
+        sampler.set_timeout(Some(Duration::from_millis(150)));
+        let ended = sampler.sample(1).unwrap_err();
+        assert!(matches!(ended, SampleError::TimedOut { .. }), "{ended}");
     }
 }
