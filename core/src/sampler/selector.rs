@@ -142,3 +142,35 @@ impl fmt::Display for Selector {
         f.write_str(self.as_str())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DType, RingOptions, Schema};
+
+    #[test]
+    fn settings_out_of_range_are_refused_and_those_at_its_ends_are_not() {
+        let schema = Schema::builder().column("obs", DType::F32, &[]).build().unwrap();
+        let ring = Ring::heap(&schema, RingOptions::with_capacity(20).lanes(2)).unwrap();
+        let recency = |half_life| Selector::Recency { half_life };
+        let weights = |weights: &[f64]| Selector::LaneWeights(weights.to_vec());
+        let (tiny, huge) = (f64::MIN_POSITIVE, f64::MAX);
+        for good in [recency(tiny), recency(huge), weights(&[0.0, tiny]), weights(&[huge, 0.0])] {
+            assert_eq!(good.check(&ring), Ok(()), "{good:?}");
+        }
+        let half_lives = [0.0, -1.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY].map(recency);
+        let lanes = [
+            weights(&[]),
+            weights(&[1.0]),
+            weights(&[1.0; 3]),
+            weights(&[0.0; 2]),
+            weights(&[2.0, -1.0]),
+            weights(&[1.0, f64::NAN]),
+            weights(&[f64::INFINITY, 1.0]),
+            weights(&[huge; 2]),
+        ];
+        for bad in half_lives.into_iter().chain(lanes) {
+            assert!(bad.check(&ring).is_err(), "{bad:?}");
+        }
+    }
+}

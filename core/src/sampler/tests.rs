@@ -139,3 +139,42 @@ fn the_index_follows_a_writer_that_laps_it() {
         assert_eq!(held as u64, starts.total());
     }
 }
+
+#[test]
+fn windows_of_returns_are_the_history_and_then_the_future_of_each_item() {
+    let ring = ring(7);
+    for (history, future) in [(None, 0), (Some(3), 0), (None, 2), (Some(3), 2), (Some(1), 4)] {
+        for items in [1, 2, 5] {
+            let case = format!("{items} items, {history:?}, {future}");
+            let options = SamplerOptions::seeded(3).future(future);
+            let options = history.map_or(options.clone(), |history| options.history(history));
+            let batch = ring.sampler(options).unwrap().sample(items).unwrap();
+            let length = history.unwrap_or(1) + future;
+            let steps = batch.window_steps::<f32>().unwrap();
+            assert_eq!(steps.steps(), length as usize, "{case}");
+            let rewards: Vec<f32> = joined(&batch, "reward", "future/reward", items);
+            let given = steps.with(None);
+            assert_eq!(given.rewards, rewards, "{case}");
+            let ends: Vec<bool> = joined(&batch, "terminated", "future/terminated", items);
+            assert_eq!(given.terminated, ends, "{case}");
+            let mut mask: Vec<bool> = joined(&batch, "mask", "future_mask", items);
+            if history.is_none() {
+                // Without a history window the drawn transition has no place in a mask.
+                let after = mask.chunks(future.max(1) as usize);
+                mask = after.flat_map(|after| [&[true], after].concat()).collect();
+                mask.resize(items * length as usize, true);
+            }
+            assert_eq!(steps.mask(), mask, "{case}");
+        }
+    }
+}
+
+/// Returns the numbers of two arrays of a batch, those of an item one after the other. An array
+/// that the batch lacks has none.
+fn joined<T: crate::Element + Copy>(batch: &Batch, now: &str, after: &str, items: usize) -> Vec<T> {
+    let of = |key: &str, item: usize| -> Vec<T> {
+        let Ok(array) = batch.column::<T>(key) else { return Vec::new() };
+        array.index_axis(ndarray::Axis(0), item).iter().copied().collect()
+    };
+    (0..items).flat_map(|item| [of(now, item), of(after, item)].concat()).collect()
+}
