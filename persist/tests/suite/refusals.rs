@@ -250,3 +250,65 @@ fn what_a_save_is_refused_changes_no_earlier_snapshot() {
         found
     });
 }
+
+/// A disk that can be read and not written.
+#[derive(Debug)]
+struct ReadOnly(Errno);
+
+impl Storage for ReadOnly {
+    fn make_dir(&self, _: &Path) -> io::Result<bool> {
+        Err(self.0.into())
+    }
+
+    fn create(&self, _: &Path) -> io::Result<Box<dyn NewFile>> {
+        Err(self.0.into())
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Box<dyn StoredFile>> {
+        Disk.open(path)
+    }
+
+    fn rename(&self, _: &Path, _: &Path) -> io::Result<()> {
+        Err(self.0.into())
+    }
+
+    fn remove(&self, _: &Path) -> io::Result<()> {
+        Err(self.0.into())
+    }
+
+    fn names(&self, dir: &Path) -> io::Result<Vec<String>> {
+        Disk.names(dir)
+    }
+
+    fn sync_dir(&self, _: &Path) -> io::Result<()> {
+        Err(self.0.into())
+    }
+
+    fn lock(&self, _: &Path, _: LockKind) -> io::Result<Option<Box<dyn LockGuard>>> {
+        Err(self.0.into())
+    }
+}
+
+#[test]
+fn a_store_that_cannot_be_written_is_read_and_every_other_refusal_is_told() {
+    let (place, ring) = (stocked(), heap(&schema(), 1, 40));
+    for errno in ERRNOS {
+        let store = Store::with_storage(place.store().path(), Arc::new(ReadOnly(errno)));
+        let is_read_only = [Errno::ROFS, Errno::ACCESS, Errno::PERM].contains(&errno);
+        let options = LoadOptions::default().name("loaded").exist(Exist::Replace);
+        let loaded = store.load("pong", options.huge_pages(false).base(place.base()));
+        match loaded {
+            Ok(ring) => assert_eq!(ring.rows(0, 0..18).unwrap().len(), 18),
+            Err(LoadError::Store(StoreError::Io { .. } | StoreError::NoSpace { .. }))
+                if !is_read_only => {}
+            Err(error) => panic!("{errno}: {error:?}"),
+        }
+        let checked = store.verify("pong", |_| ControlFlow::Continue(()));
+        assert_eq!(checked.is_ok_and(|report| report.is_whole()), is_read_only, "{errno}");
+        assert_eq!(store.snapshots("pong").unwrap().snapshots.len(), 2, "{errno}");
+        let saved = store.save(&ring, "c", SaveOptions::default().name("pong"));
+        assert!(matches!(saved, Err(SaveError::Store(_))), "{errno}: {saved:?}");
+        assert!(store.remove("pong@a").is_err(), "{errno}");
+    }
+    assert_eq!(place.store().snapshots("pong").unwrap().snapshots.len(), 2);
+}
