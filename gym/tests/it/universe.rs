@@ -187,3 +187,41 @@ fn one_portfolio_and_each_of_many_are_equal_to_the_last_bit() {
         }
     }
 }
+
+#[test]
+fn a_ticker_has_its_own_terms_wherever_it_stands_among_those_of_the_panel() {
+    let all = Market::random(5, 5, 40).without(3, 30..40);
+    let mut alone = all.clone();
+    alone.tickers = vec!["T01".to_owned(), "T03".to_owned()];
+    alone.rows = all.rows.iter().map(|rows| vec![rows[1], rows[3]]).collect();
+    for (record, step_info) in [(false, false), (true, false), (true, true)] {
+        for (buy, sell) in [(0.0, 0.5), (0.05, 0.0), (0.05, 0.5)] {
+            let options = PortfolioOptions {
+                ticker_costs: BTreeMap::from([("T03".to_owned(), (buy, sell))]),
+                initial_shares: BTreeMap::from([("T01".to_owned(), 40)]),
+                tickers: Some(alone.tickers.clone()),
+                stop_loss_tolerance: 0.95,
+                failure_threshold: 0.0,
+                hmax: 100,
+                record,
+                step_info,
+                ..PortfolioOptions::default()
+            };
+            let mut among = on_day(&all, options.clone(), 2);
+            let mut alone = on_day(&alone, options, 2);
+            for step in 0..30 {
+                let today = actions(step, 2);
+                among.step(&today).unwrap();
+                alone.step(&today).unwrap();
+                let case = format!("{record} {step_info} {buy} {sell}, step {step}");
+                let money = |env: &PortfolioVectorEnv| {
+                    let obs = env.obs();
+                    let costs = env.metrics_so_far(0).unwrap().costs;
+                    (obs.shares.clone(), obs.avg_buy_price.clone(), obs.cash[0], costs)
+                };
+                assert_eq!(money(&among), money(&alone), "{case}");
+            }
+            assert!(among.metrics_so_far(0).unwrap().costs > 0.0);
+        }
+    }
+}
