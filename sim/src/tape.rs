@@ -351,3 +351,121 @@ impl Tape {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AROUSAL: ArousalConfig = ArousalConfig {
+        floor: 0.5,
+        fast: 0.3,
+        slow: 0.2,
+        fast_ticks: 10.0,
+        slow_ticks: 100.0,
+        typical: 1.0,
+        ceiling: 4.0,
+    };
+
+    /// Returns a tape after some mid-prices, which begin at 1,000.
+    fn tape(mids: &[i32]) -> Tape {
+        let mut tape = Tape::new(0);
+        tape.reset(1_000, &AROUSAL);
+        for mid in mids {
+            tape.begin_tick();
+            tape.end_tick(Some(mid - 1), Some(mid + 1), &AROUSAL);
+        }
+        tape
+    }
+
+    /// Returns pseudo-random mid-prices, with a drift in ticks.
+    fn walk(drift: i32) -> Vec<i32> {
+        let step = |state: &mut (i32, i32), _| {
+            state.1 = (state.1 * 75 + 74) % 8_191;
+            state.0 += state.1 % 7 - 3 + drift;
+            Some(state.0)
+        };
+        (0..400).scan((1_000, 7), step).collect()
+    }
+
+    /// Returns all indicators at all horizons from decaying means of the whole history.
+    fn indicators(mids: &[i32]) -> Vec<[f64; 5]> {
+        let mids: Vec<f64> = mids.iter().map(|mid| f64::from(*mid)).collect();
+        let faded = |values: &[f64], weight: f64, first: f64| {
+            values
+                .iter()
+                .scan(first, |mean, value| {
+                    *mean = (1.0 - weight) * *mean + weight * value;
+                    Some(*mean)
+                })
+                .collect::<Vec<f64>>()
+        };
+        let last = |values: &[f64]| *values.last().unwrap();
+        let before = std::iter::once(&1_000.0).chain(&mids);
+        let changes: Vec<f64> = mids.iter().zip(before).map(|(mid, before)| mid - before).collect();
+        let (mut shorter, mut found) = (mids.clone(), Vec::new());
+        for time in HORIZONS {
+            let weight = 1.0 / time;
+            let means = faded(&mids, weight, 1_000.0);
+            let old = std::iter::once(&1_000.0).chain(&means);
+            // The gap to the mean before: the variance of a mixture of the old values and the new.
+            let variance = mids.iter().zip(old).fold(0.0, |variance, (mid, old)| {
+                (1.0 - weight) * (variance + weight * (mid - old) * (mid - old))
+            });
+            let sd = f64::max(variance.sqrt(), 0.25);
+            let of = |sign: f64| {
+                let part: Vec<f64> =
+                    changes.iter().map(|change| (sign * change).max(0.0)).collect();
+                last(&faded(&part, weight, 0.0))
+            };
+            let (up, down) = (of(1.0), of(-1.0));
+            let lines: Vec<f64> =
+                shorter.iter().zip(&means).map(|(shorter, mean)| shorter - mean).collect();
+            let signal = last(&faded(&lines, 2.0 * weight, 0.0));
+            let edge = |further: fn(f64, f64) -> f64| {
+                mids.iter().fold(1_000.0, |edge, mid| further(*mid, edge + weight * (mid - edge)))
+            };
+            let (high, low) = (edge(f64::max), edge(f64::min));
+            let (mid, mean, line) = (last(&mids), last(&means), last(&lines));
+            found.push([
+                line / sd,
+                (up - down) / (up + down).max(1e-9) * time.sqrt(),
+                2.0 * (line - signal) / sd,
+                (mid - mean) / sd,
+                3.0 * (mid - f64::midpoint(high, low)) / (high - low).max(0.5),
+            ]);
+            shorter = means;
+        }
+        found
+    }
+
+    fn shown(mids: &[i32]) -> Vec<[f64; 5]> {
+        let tape = tape(mids);
+        let of = |at| Indicator::ALL.map(|which| tape.indicator(which, at));
+        (0..HORIZONS.len()).map(of).collect()
+    }
+
+    #[test]
+    fn indicators_are_those_of_decaying_means_of_the_whole_history() {
+        for mids in [walk(0), walk(1), walk(-1), vec![1_000; 20], vec![1_000, 1_001]] {
+            for (at, (found, expected)) in shown(&mids).iter().zip(indicators(&mids)).enumerate() {
+                for (which, (found, expected)) in found.iter().zip(expected).enumerate() {
+                    let near = (found - expected).abs() <= 1e-9 * expected.abs().max(1.0);
+                    assert!(near, "{which} at {at}: {found}, not {expected}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn indicators_rise_with_the_market_and_change_their_sign_with_it() {
+        let rising: Vec<i32> = (1_001..1_201).collect();
+        assert!(shown(&rising).as_flattened().iter().all(|strength| *strength > 0.0));
+        let mids = walk(0);
+        let mirrored: Vec<i32> = mids.iter().map(|mid| 2_000 - mid).collect();
+        for (one, other) in shown(&mids).iter().zip(shown(&mirrored)) {
+            for (one, other) in one.iter().zip(other) {
+                assert!((one + other).abs() < 1e-9, "{one} and {other}");
+            }
+        }
+    }
+}
