@@ -2,7 +2,7 @@
 
 use crate::market::Market;
 use crate::units::{begun, flat, near, options};
-use backcast_gym::{Actions, Margin, OrderLimit, PortfolioOptions, RUIN_FLOOR};
+use backcast_gym::{Actions, Margin, OrderLimit, PortfolioOptions, PortfolioVectorEnv, RUIN_FLOOR};
 
 #[test]
 fn limits_cut_orders_and_say_which_of_them_did() {
@@ -139,4 +139,33 @@ fn positions_that_cannot_be_traded_are_not_liquidated() {
         assert!(details.liquidated[0] && details.fills[0] < 0.0);
         assert_eq!(env.obs().shares[0], 0);
     }
+}
+
+#[test]
+fn a_liquidation_closes_longs_before_shorts_and_keeps_what_cannot_be_traded() {
+    // 30,000 of equity and 50,000 of positions. On day 3 it is 10,000 of 50,000.
+    let market = Market::random(1, 4, 7)
+        .flat(0, &[10.0, 10.0, 10.0, 15.0, 15.0, 15.0, 15.0])
+        .flat(1, &[10.0, 10.0, 10.0, 5.0, 5.0, 5.0, 5.0])
+        .flat(2, &[10.0; 7])
+        .flat(3, &[10.0; 7]);
+    let mut tradable = vec![true; 28];
+    tradable[2 * 7 + 3] = false;
+    let options = PortfolioOptions {
+        hmax: 2_000,
+        margin: Some(Margin { initial: 0.5, maintenance: 0.3, ..Margin::default() }),
+        tradable: Some(tradable),
+        record: true,
+        ..options()
+    };
+    let mut env = begun(&market, options, 2);
+    let filled = |env: &PortfolioVectorEnv| -> Vec<(usize, f64)> {
+        env.fills().iter().map(|fill| (fill.ticker, fill.quantity)).collect()
+    };
+    env.step(&[-1.0, 1.0, 0.5, 0.0]).unwrap();
+    assert_eq!(filled(&env), [(0, -2_000.0), (1, 2_000.0), (2, 1_000.0)]);
+    env.step(&[0.0; 4]).unwrap();
+    assert_eq!(filled(&env), [(1, -2_000.0), (0, 2_000.0)]);
+    assert_eq!(env.obs().shares, [0, 0, 1_000, 0]);
+    assert!(env.details().unwrap().liquidated[0]);
 }
