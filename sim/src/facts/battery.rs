@@ -63,7 +63,7 @@ pub struct BatteryOptions {
 
 impl BatteryOptions {
     /// Returns the options of the whole battery: 20 seeds of ten days, 2,000 moments of impact, 100
-    /// runs of a million ticks, fitted rules, 400 resets and a search over 2,000 schedules.
+    /// runs of a million ticks, fitted rules, 400 resets and a search over 10,000 schedules.
     #[must_use]
     pub const fn full() -> Self {
         Self {
@@ -76,7 +76,7 @@ impl BatteryOptions {
             endurance_ticks: 1_000_000,
             fitted_seeds: 20,
             openings: 400,
-            schedules: 2_000,
+            schedules: 10_000,
             learnable: false,
             threads: 1,
         }

@@ -14,7 +14,8 @@
 //! | `sample`, `autocorrelation`, `scaling`, `tails` | statistics of one series |
 //! | `impact`, `rules` | statistics that need counterfactual runs or trades |
 //! | `gains` | gains of each kind of agent |
-//! | `fitted` | rules fitted to the observation |
+//! | `ridge`, `trees`, `forecasts` | forecasts fitted to the observation |
+//! | `fitted` | rules that trade on them |
 //! | `manipulation` | search for round trips that gain |
 //! | `opening` | the ticks after a reset |
 //! | `significance` | probabilities of chance results |
@@ -31,12 +32,14 @@ mod battery;
 mod catalogue;
 mod curves;
 pub mod fitted;
+mod forecasts;
 mod gains;
 pub mod impact;
 pub mod manipulation;
 pub mod opening;
 mod pool;
 mod recording;
+mod ridge;
 pub mod rules;
 pub mod sample;
 pub mod scaling;
@@ -45,6 +48,7 @@ mod simulated;
 mod spec;
 mod subject;
 pub mod tails;
+mod trees;
 mod verdict;
 
 #[cfg(test)]
@@ -54,6 +58,7 @@ mod random;
 
 pub use battery::{BatteryOptions, FactsReport, run};
 pub use curves::{Curves, DepthPoint, ImpactPoint, LinePoint};
+pub use forecasts::{HORIZONS, Method};
 pub use recording::{DEPTH_LEVELS, Recording, TICKS_PER_DAY};
 pub use simulated::{Simulated, WARM_UP_TICKS, run_preset};
 pub use spec::Band;

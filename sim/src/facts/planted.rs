@@ -4,10 +4,13 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::ops::ControlFlow;
 
+use super::fitted::Fitted;
+use super::forecasts::Forecasts;
 use super::random::SeriesRandom;
+use super::significance::family_p;
 use super::{
-    BatteryOptions, FactsReport, Holding, KINDS, OutsideKind, OutsideOrder, Subject, TickView,
-    Verdict, run,
+    BatteryOptions, FactsReport, Holding, KINDS, Method, OutsideKind, OutsideOrder, Subject,
+    TickView, Verdict, run,
 };
 use crate::book::Side;
 
@@ -20,6 +23,9 @@ enum Plant {
     PureNoise,
     /// Returns that persist for minutes.
     Trending,
+    /// An observation of two slow states. The price rises while their signs are equal, and falls
+    /// else, so that neither tells anything alone.
+    Folded,
     /// A mid-price that always stays within a few ticks of the fundamental.
     Anchored,
     /// Impact in proportion to size that never fades.
@@ -62,6 +68,8 @@ struct Planted {
     ticks: u64,
     /// Decaying means of the changes of the log price: what a trader observes.
     trends: [f64; TRENDS.len()],
+    /// States of [`Plant::Folded`].
+    states: [f64; 2],
     orders: Vec<OutsideOrder>,
     outside: Holding,
     /// Volume since the start.
@@ -91,6 +99,7 @@ impl Planted {
             view: TickView::default(),
             ticks: 0,
             trends: [0.0; TRENDS.len()],
+            states: [0.0; 2],
             orders: Vec::new(),
             outside: Holding::default(),
             traded: 0.0,
@@ -171,6 +180,10 @@ impl Subject for Planted {
             self.drift = 0.99 * self.drift + 0.02 * scale * self.random.normal();
             change += 2.0 * self.drift;
         }
+        if self.plant == Plant::Folded {
+            self.states = self.states.map(|state| 0.99 * state + 0.14 * self.random.normal());
+            change += 0.3 * scale * (self.states[0] * self.states[1]).signum();
+        }
         if self.plant == Plant::Crash && self.ticks == 6_000 {
             change = -2.0;
         }
@@ -225,8 +238,12 @@ impl Subject for Planted {
     }
 
     fn observe(&self, features: &mut Vec<f64>) {
-        // Scaled up, so that the ridge penalty does not shrink their coefficients to 0.
-        features.extend(self.trends.map(|trend| 1e4 * trend));
+        if self.plant == Plant::Folded {
+            features.extend(self.states);
+        } else {
+            // Scaled up, so that the ridge penalty does not shrink their coefficients to 0.
+            features.extend(self.trends.map(|trend| 1e4 * trend));
+        }
     }
 
     fn append_signs(&self, signs: &mut Vec<i8>) {
@@ -308,6 +325,19 @@ fn a_rule_fitted_to_a_trending_market_gains() {
     assert!(trending.fact("explained").unwrap().median > 0.05);
     let none = battery(Plant::None, &options);
     assert!(none.fact("fitted_p").unwrap().verdict == Verdict::Pass, "{:?}", none.fact("fitted_p"));
+}
+
+#[test]
+fn trees_find_what_no_sum_of_features_tells() {
+    let build = |seed| Planted::new(Plant::Folded, seed);
+    let fitted = Forecasts::fit((1..7).map(build));
+    let [ridge, trees] = [&fitted[..1], &fitted[1..]]
+        .map(|fitted| Forecasts::explained(fitted, (7..10).map(build)).into_iter().sum::<f64>());
+    assert!(trees > 0.2 && ridge < 0.02, "trees {trees}, ridge {ridge}");
+    let rules = Fitted::run(build, 1, 6).rules;
+    let of_trees = rules.iter().filter(|rule| rule.method == Method::Trees);
+    let gains: Vec<f64> = of_trees.map(|rule| rule.p).collect();
+    assert!(family_p(&gains).unwrap() < 0.01, "{rules:?}");
 }
 
 #[test]
