@@ -97,6 +97,8 @@ def gae(
     SampleError
         If the batch lacks a column, a shape differs from that of the rewards, or a number is out of
         range.
+    ArgumentTypeError
+        If the batch is no mapping, or an array is None.
     """
     steps = _Steps(batch, gamma)
     given = {"next_values": next_values, "values": values}
@@ -140,6 +142,8 @@ def lambda_returns(
     SampleError
         If the batch lacks a column, a shape differs from that of the rewards, or a number is out of
         range.
+    ArgumentTypeError
+        If the batch is no mapping, or an array is None.
     """
     return _Steps(batch, gamma).compute(lam, {"next_values": next_values})[1]
 
@@ -174,8 +178,11 @@ def discounted(
     SampleError
         If the batch lacks a column, a shape differs from that of the rewards, or a number is out of
         range.
+    ArgumentTypeError
+        If the batch is no mapping.
     """
-    return _Steps(batch, gamma).compute(1.0, {"next_values": next_values})[1]
+    given = {} if next_values is None else {"next_values": next_values}
+    return _Steps(batch, gamma).compute(1.0, given)[1]
 
 
 @explained
@@ -231,6 +238,8 @@ def vtrace(
     SampleError
         If the batch lacks a column, a shape differs from that of the rewards, or a number is out of
         range.
+    ArgumentTypeError
+        If the batch is no mapping, or an array is None.
 
     Examples
     --------
@@ -289,6 +298,8 @@ def retrace(
     SampleError
         If the batch lacks a column, a shape differs from that of the rewards, or a number is out of
         range.
+    ArgumentTypeError
+        If the batch is no mapping, or an array is None.
 
     Examples
     --------
@@ -302,6 +313,15 @@ def retrace(
 
 
 _LIMIT = "a number above 0, infinity for no limit"
+
+#: What an error asks for in place of None.
+_WANTED = {
+    "values": "the values of `obs`, one number for each transition",
+    "next_values": "the values of `next_obs`, one number for each transition",
+    "action_values": "the values of the actions that were taken, one number for each transition",
+    "ratios": "the probability ratios of the actions, one number for each transition; all 1 for "
+    "steps of the policy that learns",
+}
 
 
 class _Steps:
@@ -382,7 +402,7 @@ class _Steps:
     def compute(
         self,
         lam: float,
-        given: Mapping[str, ArrayLike | None],
+        given: Mapping[str, ArrayLike],
         clips: tuple[float, float] | None = None,
     ) -> tuple[NDArray[Any] | None, NDArray[Any]]:
         """Compute advantages, if the kind of return has them, and returns.
@@ -392,8 +412,8 @@ class _Steps:
         arrays: dict[str, NDArray[np.float64]] = {}
         dtype = self.dtype
         for what, numbers in given.items():
-            if numbers is None:
-                continue
+            if numbers is None:  # No type checker saw the call.
+                raise ArgumentTypeError(f"{what} is None; give {_WANTED[what]}")
             array = np.asarray(numbers)
             if array.dtype.kind not in "iuf":
                 raise SampleError(f"{what} is of dtype {array.dtype}; give floats")

@@ -151,3 +151,33 @@ def test_bad_ratios_and_limits_are_refused(change: dict[str, Any], match: str) -
     given: dict[str, Any] = {**numbers, "gamma": 0.9, **change}
     with pytest.raises(bc.errors.SampleError, match=match):
         returns_of.vtrace(batch, **given)
+
+
+ARRAYS = {
+    "gae": ["values", "next_values"],
+    "lambda_returns": ["next_values"],
+    "vtrace": ["values", "next_values", "ratios"],
+    "retrace": ["action_values", "next_values", "ratios"],
+}
+
+
+@pytest.mark.parametrize(
+    ("call", "missing"), [(call, name) for call, names in ARRAYS.items() for name in names]
+)
+def test_none_in_place_of_an_array_is_refused(call: str, missing: str) -> None:
+    batch, numbers = rollouts(4, seed=3)
+    given: dict[str, Any] = {name: numbers.get(name, numbers["values"]) for name in ARRAYS[call]}
+    given |= {"gamma": 0.9, "lam": 0.5, missing: None}
+    with pytest.raises(bc.errors.ArgumentTypeError, match=rf"^{missing} is None; give \w"):
+        getattr(returns_of, call)(batch, **given)
+
+
+def test_every_function_of_returns_refuses_a_batch_that_is_none() -> None:
+    functions = [name for name in returns_of.__all__ if name.islower()]
+    assert sorted(functions) == sorted([*ARRAYS, "discounted"])
+    for name in functions:
+        given: dict[str, Any] = {key: [0.0] for key in ARRAYS.get(name, [])}
+        if name != "discounted":
+            given["lam"] = 0.5
+        with pytest.raises(bc.errors.ArgumentTypeError, match=r"^batch is None; give"):
+            getattr(returns_of, name)(None, gamma=0.9, **given)
