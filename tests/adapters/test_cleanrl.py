@@ -361,9 +361,35 @@ def test_a_script_anneals_beta_by_assignment() -> None:
         power = (data.indices + 1e-6) ** 0.6
         expected = (power.min() / power) ** beta
         np.testing.assert_allclose(data.weights[:, 0].numpy(), expected, rtol=1e-5)
-    rb.beta = 1.5
+    rb.beta = lambda batch: 1.5
     with pytest.raises(bc.errors.SampleError, match="beta"):
         rb.sample(1)
+
+
+@pytest.mark.parametrize(
+    ("beta", "error", "match"),
+    [
+        (1.5, bc.errors.SampleError, r"^beta is 1\.5; give 0 to 1"),
+        (float("nan"), bc.errors.SampleError, r"^beta is NaN; give"),
+        (2, bc.errors.SampleError, r"^beta is 2; give"),
+        ((0.4, 0), bc.errors.SampleError, r"\bbeta is 0; give batches"),
+        ("x", bc.errors.ArgumentTypeError, r"^beta is 'x'.*; give a number"),
+        (None, bc.errors.ArgumentTypeError, r"^beta is None; give a number"),
+    ],
+)
+def test_a_beta_that_no_sampler_takes_is_refused_at_its_assignment(
+    beta: Any, error: type[bc.BackcastError], match: str
+) -> None:
+    box = gym.spaces.Box(-1, 1, (2,))
+    rb = ours.PrioritizedReplayBuffer(
+        100, box, gym.spaces.Discrete(2), n_envs=1, autoreset_mode="disabled"
+    )
+    with pytest.raises(error, match=match):
+        rb.beta = beta
+    assert rb.beta == bc.Priority().beta
+    for good in (1, 0.0, np.float32(0.5), (0.4, 10), lambda batch: 0.5):
+        rb.beta = good
+        assert rb.beta is good
 
 
 def test_a_prioritised_buffer_that_is_dropped_is_freed() -> None:

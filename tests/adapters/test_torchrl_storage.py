@@ -26,6 +26,7 @@ from torchrl.data import (
     TensorDictMaxValueWriter,
     TensorDictReplayBuffer,
 )
+from torchrl.data.replay_buffers.checkpointers import StorageCheckpointerBase
 from torchrl.envs.transforms import DoubleToFloat
 
 if TYPE_CHECKING:
@@ -473,6 +474,19 @@ def test_elements_are_not_changed_in_place() -> None:
         with pytest.raises(bc.errors.ArgumentError, match="not changed in place"):
             change()
     assert_equal(ours[:], steps(0, 20))
+
+
+def test_what_is_no_checkpointer_is_refused_at_its_assignment() -> None:
+    storage = Storage(50)
+    own = storage.checkpointer
+    with pytest.raises(bc.errors.ArgumentTypeError, match=r"^checkpointer is 3; give"):
+        storage.checkpointer = 3
+    assert storage.checkpointer is own
+    other = StorageCheckpointerBase()
+    storage.checkpointer = other
+    assert storage.checkpointer is other
+    storage.checkpointer = None
+    assert type(storage.checkpointer) is type(own)
 
 
 def test_positions_out_of_order_are_refused() -> None:

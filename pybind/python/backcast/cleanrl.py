@@ -395,12 +395,15 @@ class PrioritizedReplayBuffer(ReplayBuffer):
     def beta(self) -> Any:
         """Exponent of the importance weights, as in :class:`backcast.Priority`.
 
-        A script that anneals it assigns a number, which holds from the next batch on.
+        A script that anneals it assigns a number, which holds from the next batch on. What
+        :class:`backcast.Priority` does not take is refused, and the exponent stays.
         """
         return self._beta.value
 
     @beta.setter
     def beta(self, value: Any) -> None:
+        if not (type(value) is float and 0 <= value <= 1):
+            _check_beta(value)
         self._beta.value = value
 
     @explained
@@ -410,7 +413,7 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         Raises
         ------
         SampleError
-            If there is none yet, or `beta` is not between 0 and 1.
+            If there is none yet, or a function `beta` returns no number from 0 to 1.
         """
         batch = self._drawing().sample(batch_size)
         discounts = batch["n_discount"].reshape(batch_size, 1)
@@ -459,6 +462,12 @@ class _Beta:
             first, batches = self.value
             return first + (1 - first) * min(1.0, batch / batches)
         return self.value
+
+
+def _check_beta(value: Any) -> None:
+    """Refuse what a sampler refuses as its beta, with its error."""
+    with bc.ReplayBuffer.create(None, {"reward": "f4"}, capacity=2) as trial:
+        trial.sampler(seed=0, select=bc.Priority(beta=value)).close()
 
 
 def _refuse_batched(env: VectorEnv[Any, Any, Any], **given: spaces.Space[Any]) -> None:

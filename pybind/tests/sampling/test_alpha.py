@@ -88,6 +88,20 @@ def test_a_schedule_moves_in_steps_and_is_part_of_a_state() -> None:
         check(sampler, 0.0)
 
 
+def test_alpha_is_that_of_the_last_batch_of_a_table_and_by_rank_that_of_the_next_one() -> None:
+    buf, falls = filled(), (1.0, 0.0, 10)
+    drawing = buf.sampler(seed=1, select=bc.Priority(alpha=falls))
+    following = buf.sampler(seed=1, select=bc.Priority(alpha="table"))
+    ranked = buf.sampler(seed=1, select=bc.Priority(alpha=falls, by="rank", table="ranked"))
+    found = []
+    for _ in range(4):
+        found.append((drawing.alpha, following.alpha, ranked.alpha))
+        drawing.sample(8)
+        ranked.sample(8)
+    expected = [(1, 1, 1), (1, 1, 0.9), (0.9, 0.9, 0.8), (0.8, 0.8, 0.7)]
+    np.testing.assert_allclose(np.array(found, float), np.array(expected))
+
+
 def test_exponents_that_cannot_be_are_refused_and_nothing_changes() -> None:
     with filled() as buf:
         fixed = buf.sampler(select=bc.Priority(alpha=0.6, table="fixed"))

@@ -225,9 +225,11 @@ def test_stale_rows_are_dropped_and_counted(buf: bc.ReplayBuffer) -> None:
         for t in range(1_200):
             writer.append(obs=t, reward=t, terminated=False, truncated=False)
     assert sampler.update_priorities(old, np.ones(50)) == 50
+    masked = [-1, sampler.sample(1).index[0], -1]
+    assert sampler.update_priorities(masked, [5.0, 1.0, 5.0]) == 2, "-1 is skipped"
     assert sampler.update_priorities(sampler.sample(50).index, np.ones(50)) == 0
     [table] = buf.stats()["tables"]
-    assert table["stale"] == 50
+    assert table["stale"] == 52
 
 
 @pytest.mark.parametrize(

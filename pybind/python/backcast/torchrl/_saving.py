@@ -10,7 +10,7 @@ import numpy as np
 from tensordict import TensorDict, TensorDictBase
 from torchrl.data.replay_buffers.checkpointers import StorageCheckpointerBase
 
-from backcast.errors import ArgumentError
+from backcast.errors import ArgumentError, ArgumentTypeError
 
 if TYPE_CHECKING:
     import os
@@ -81,6 +81,17 @@ class RingCheckpointer(StorageCheckpointerBase):
                 "the checkpointer of a ring takes no hooks; export the ring "
                 "(storage.ring.export) for other layouts"
             )
+
+
+def checkpointer_of(value: Any) -> Any:
+    """Return the checkpointer that was assigned to a storage; its own for None."""
+    if value is None:
+        return RingCheckpointer()
+    if not all(callable(getattr(value, call, None)) for call in ("dumps", "loads")):
+        raise ArgumentTypeError(
+            f"checkpointer is {value!r}; give one of TorchRL's, or None for that of the storage"
+        )
+    return value
 
 
 def state_of(storage: Storage) -> dict[str, Any]:

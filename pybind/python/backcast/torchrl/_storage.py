@@ -29,7 +29,7 @@ from backcast.torchrl._elements import (
 )
 from backcast.torchrl._layout import Key, Layout
 from backcast.torchrl._places import Places
-from backcast.torchrl._saving import RingCheckpointer, load_state, state_of
+from backcast.torchrl._saving import RingCheckpointer, checkpointer_of, load_state, state_of
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -537,7 +537,7 @@ class Storage(TensorStorage):
 
     @checkpointer.setter
     def checkpointer(self, value: Any) -> None:
-        self._checkpointer = self._default_checkpointer() if value is None else value
+        self._checkpointer = checkpointer_of(value)
         # A buffer sets it when its writer exists: let that continue after the newest element.
         if self._attached_entities:
             self._align_writers()

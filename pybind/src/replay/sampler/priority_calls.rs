@@ -32,7 +32,8 @@ impl Sampler {
     /// Parameters
     /// ----------
     /// index : array_like of int64, [B]
-    ///     Indices as in :attr:`Batch.index`, or as :meth:`Writer.append` returned them.
+    ///     Indices as in :attr:`Batch.index`, or as :meth:`Writer.append` returned them. -1, the
+    ///     index of a masked place, is skipped, and counts as not set.
     /// priority : array_like of float, [B] or [B, H]
     ///     Finite numbers from 0 up, such as absolute TD errors. If a row is given twice, the later
     ///     priority counts. ``[B, H]`` holds the errors of one window for each index. The row of
@@ -54,9 +55,10 @@ impl Sampler {
     /// Returns
     /// -------
     /// int
-    ///     Number of priorities that were not set, because their row was overwritten or dropped, is
-    ///     no transition, or is not at a multiple of the ``stride`` of :class:`Sequence`. The
-    ///     newest row of a lane is no transition before its successor is appended.
+    ///     Number of priorities that were not set, because their index is -1, or because their row
+    ///     was overwritten or dropped, is no transition, or is not at a multiple of the ``stride``
+    ///     of :class:`Sequence`. The newest row of a lane is no transition before its successor is
+    ///     appended.
     ///
     /// Raises
     /// ------
@@ -131,8 +133,9 @@ impl Sampler {
     /// Can be set, for all samplers of the table in all processes, unless the table was made with a
     /// number as its ``alpha``. The next draw of each is by the new one. An exponent that the table
     /// had before gives the same draws again. Setting it computes the powers of all priorities
-    /// again, for which draws wait. By rank it is that of the sampler's next batch, and cannot be
-    /// set.
+    /// again, for which draws wait. With a triple as its ``alpha``, a draw moves the exponent of
+    /// the table first: so this is that of the last batch of all samplers, or the first one before
+    /// any. By rank a table has none: it is that of the sampler's next batch, and cannot be set.
     #[getter]
     fn alpha(&self, py: Python<'_>) -> Result<Option<f64>, Failure> {
         let Some(priorities) = &self.priorities else { return Ok(None) };
