@@ -106,6 +106,7 @@ pub use returns::{
 };
 pub use ring::Ring;
 pub use ring::ages::AgeBin;
+pub use ring::claim_stats::ClaimStats;
 pub use ring::notices::{Notice, NoticeKind};
 pub use ring::observed::Observed;
 pub use ring::options::{BadCapacity, Capacity, RingOptions, RingSettings};

@@ -1,6 +1,7 @@
 //! A ring: created once, attached by name from any process.
 
 pub(crate) mod ages;
+pub(crate) mod claim_stats;
 pub(crate) mod copy_rows;
 pub(crate) mod create;
 pub(crate) mod drop_rows;

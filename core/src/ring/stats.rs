@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use backcast_layout::protocol::{Notifier, Pins, Words, still_whole};
-use backcast_layout::{
-    ClaimTableInfo, Column, LanePolicy, LearnedTableInfo, ReaderRecord, TableInfo,
-};
+use backcast_layout::{Column, LanePolicy, LearnedTableInfo, ReaderRecord, TableInfo};
 
 use super::Ring;
 use super::ages::AgeBin;
+use super::claim_stats::ClaimStats;
 use super::lane_inspection::InspectedLane;
 use super::notices::Notice;
 use crate::error::RingError;
@@ -70,7 +69,7 @@ pub struct RingStats {
     /// Tables of priorities.
     pub tables: Vec<TableInfo>,
     /// Tables of claims.
-    pub claim_tables: Vec<ClaimTableInfo>,
+    pub claim_tables: Vec<ClaimStats>,
     /// Tables of learned columns.
     pub learned_tables: Vec<LearnedTableInfo>,
     /// Whether a process may be asleep until a row is published. One that was killed in its sleep
@@ -338,7 +337,7 @@ impl Ring {
             lane_policy: spec.policy,
             pins: self.pins(&readers),
             tables: store.tables(),
-            claim_tables: store.claim_tables(),
+            claim_tables: ClaimStats::of(self),
             learned_tables: store.learned_tables(),
             rows_awaited: store.published().load_listening(Relaxed),
             release_awaited: store.released().load_listening(Relaxed),

@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use backcast_layout::protocol::Words;
-use backcast_layout::protocol::claim::{ClaimPass, MAX_PASS_ROWS};
+use backcast_layout::protocol::claim::ClaimPass;
 use backcast_layout::{ClaimSettings, ClaimTable, ClaimTableInfo};
 
 use super::options::TableOptions;
@@ -11,6 +10,7 @@ use super::permutation::Permutation;
 use super::row_order::{Arrangement, RowOrder};
 use crate::error::TableError;
 use crate::ring::Ring;
+use crate::ring::claim_stats::{fresh, overwritten_after, sound, unclaimed, unclaimed_and_new};
 use crate::table_lock::{LockLimits, locked};
 
 /// A table of claims, to be inspected. Samplers with [`Selector::Table`](crate::Selector::Table)
@@ -128,7 +128,12 @@ impl Claims {
             let settings = self.table.settings();
             let table = &self.table;
             let begun = locked(table.store(), table.name(), &self.limits, || {
-                let next = |pass, claimed| self.next(settings, (&pass, claimed), &mut fresh);
+                let next = |pass, claimed| {
+                    let next = self.next(settings, (&pass, claimed), &mut fresh)?;
+                    let loses = !settings.renewed;
+                    let lost = loses.then(|| overwritten_after(&self.ring, &pass, Some(&next)));
+                    Some((next, lost.unwrap_or(0)))
+                };
                 Ok::<_, TableError>(table.try_begin(number, next)?)
             })?;
             if !begun {
@@ -192,29 +197,30 @@ impl Claims {
     /// Returns how many rows of the passes that were begun can still be claimed, later rounds
     /// included, and the rows of the last of these passes.
     pub(crate) fn unclaimed(&self) -> (u64, ClaimPass) {
-        let (settings, pass) = (self.table.settings(), self.table.read());
-        let (number, next) = self.table.position();
-        let ranges = sound(&self.ring, &pass);
-        let total: u64 = ranges.iter().map(|rows| rows.end - rows.start).sum();
-        let left = if number == pass.number { total.saturating_sub(next) } else { 0 };
-        let rounds = match settings {
-            ClaimSettings { renewed: false, times, .. } => {
-                u64::from(times).saturating_sub(pass.round.saturating_add(1))
-            }
-            ClaimSettings { renewed: true, .. } => 0,
-        };
-        (left.saturating_add(total.saturating_mul(rounds)), pass)
+        let table = self.table.info();
+        (unclaimed(&self.ring, &table), table.pass)
     }
 
     /// Returns how many rows could be claimed now, in this pass and later ones.
     pub(crate) fn claimable(&self) -> u64 {
-        let lanes = (0..self.ring.lanes()).map(|lane| {
-            let rows = self.ring.inspect_lane(lane).map_or(0..0, |found| found.rows);
-            rows.start..rows.end.saturating_sub(1).max(rows.start)
-        });
-        let (unclaimed, pass) = self.unclaimed();
-        let new = fresh(self.table.settings(), &pass.ranges, &lanes.collect::<Vec<_>>());
-        unclaimed.saturating_add(new.iter().map(|rows| rows.end - rows.start).sum::<u64>())
+        let (unclaimed, new) = unclaimed_and_new(&self.ring, &self.table.info());
+        unclaimed.saturating_add(new)
+    }
+
+    /// Counts a claimed row that no draw had, if a writer overwrote it. Passes that are renewed
+    /// lose none.
+    pub(crate) fn count_if_overwritten(&self, (lane, row): (usize, u64)) {
+        let found = u32::try_from(lane).ok().and_then(|lane| self.ring.inspect_lane(lane));
+        let is_overwritten = found.is_some_and(|of| (of.mark..of.rows.start).contains(&row));
+        self.count_overwritten(u64::from(is_overwritten));
+    }
+
+    /// Counts rows that writers overwrote before a draw had them. Passes that are renewed lose
+    /// none.
+    pub(crate) fn count_overwritten(&self, rows: u64) {
+        if rows > 0 && !self.table.settings().renewed {
+            self.table.count_overwritten(rows);
+        }
     }
 
     /// Gives back the claimed positions after `handed_out`, which is the last position whose row a
@@ -253,18 +259,6 @@ pub(super) fn order_of(
     (order, shuffle)
 }
 
-/// Returns the ranges of a pass, or empty ones if no pass can have them.
-pub(super) fn sound(ring: &Ring, pass: &ClaimPass) -> Vec<Range<u64>> {
-    let lanes = ring.store().lanes();
-    let most = lanes.iter().map(|lane| lane.slots()).max().unwrap_or(0);
-    let len = |rows: &Range<u64>| rows.end.checked_sub(rows.start);
-    let total = pass.ranges.iter().try_fold(0_u64, |sum, rows| {
-        let len = len(rows).filter(|len| *len <= most)?;
-        sum.checked_add(len).filter(|sum| *sum <= MAX_PASS_ROWS)
-    });
-    if total.is_some() { pass.ranges.clone() } else { vec![0..0; pass.ranges.len()] }
-}
-
 /// Returns the rows of a new pass after one over `last`: all candidates if passes are renewed, or
 /// else the new ones, of which there must be `need`.
 pub(crate) fn new_rows(
@@ -276,18 +270,4 @@ pub(crate) fn new_rows(
     let ranges = fresh(settings, last, candidates);
     let count: u64 = ranges.iter().map(|rows| rows.end - rows.start).sum();
     (count > 0 && (settings.renewed || count >= need)).then_some(ranges)
-}
-
-/// Returns the rows of a new pass after one over `last`.
-fn fresh(
-    settings: ClaimSettings,
-    last: &[Range<u64>],
-    candidates: &[Range<u64>],
-) -> Vec<Range<u64>> {
-    if settings.renewed {
-        return candidates.to_vec();
-    }
-    let rows =
-        |(last, now): (&Range<u64>, &Range<u64>)| last.end.clamp(now.start, now.end)..now.end;
-    last.iter().zip(candidates).map(rows).collect()
 }

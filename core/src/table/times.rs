@@ -6,9 +6,10 @@ use backcast_layout::protocol::claim::ClaimPass;
 use backcast_layout::protocol::{Words, still_whole};
 use backcast_layout::{ClaimSettings, ClaimTableState};
 
-use super::claims::{Table, order_of, sound};
+use super::claims::{Table, order_of};
 use crate::error::TableError;
 use crate::ring::Ring;
+use crate::ring::claim_stats::sound;
 use crate::ring::lane_inspection::InspectedLane;
 use crate::row_header::{RowHeader, starts_transition};
 

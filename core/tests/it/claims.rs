@@ -420,3 +420,44 @@ fn a_killed_process_loses_at_most_its_batch() -> Result<(), Box<dyn Error>> {
     println!("claims: {lost_in_all} draws lost by killed processes");
     Ok(())
 }
+
+/// Rows that a queue loses to writers are counted, wherever they were: not in any pass, in a pass
+/// and not claimed, or claimed by a batch that was not returned. Others are not.
+#[test]
+fn a_queue_counts_the_rows_that_writers_overwrote() {
+    let options = TableOptions::consume("queue");
+    let seen = |ring: &Ring| {
+        let [of] = &ring.stats().claim_tables[..] else { panic!("one table") };
+        (of.overwritten, of.left)
+    };
+    let ring = heap(10, 1);
+    let mut writer = writer(&ring);
+    let mut fill = |rows: u64| (0..rows).for_each(|row| append(&mut writer, row, false));
+    // Rows from before the table are none of its losses.
+    fill(25);
+    let mut queue = sampler(&ring, &options);
+    assert_eq!(seen(&ring), (0, 9));
+    assert_eq!(queue.sample(2).unwrap().index().len(), 2);
+    assert_eq!(seen(&ring), (0, 7));
+    // Rows 15..24 are the pass, of which 15 and 16 are drawn. Those of 17..24 that are overwritten
+    // are lost in the pass, those from 24 on outside of one.
+    fill(20);
+    assert_eq!(seen(&ring).0, 35 - 24, "nothing is claimed, and no pass has had these");
+    let drawn: Vec<u64> = queue.sample(3).unwrap().index().iter().map(|row| row.seq()).collect();
+    assert_eq!(drawn, [35, 36, 37]);
+    assert_eq!(seen(&ring), (35 - 17, 6));
+    // Cleared rows are not lost.
+    ring.clear().unwrap();
+    fill(5);
+    assert_eq!(queue.sample(2).unwrap().index().len(), 2);
+    assert_eq!(seen(&ring).0, 35 - 17);
+    // A renewed pass loses nothing.
+    let ring = heap(10, 1);
+    let mut writer = self::writer(&ring);
+    (0..10).for_each(|row| append(&mut writer, row, false));
+    let mut epoch = sampler(&ring, &TableOptions::epoch("epoch"));
+    epoch.sample(2).unwrap();
+    (0..30).for_each(|row| append(&mut writer, row, false));
+    epoch.sample(20).unwrap();
+    assert_eq!(ring.stats().claim_tables[0].overwritten, 0);
+}

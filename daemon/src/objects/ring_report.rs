@@ -1,8 +1,8 @@
 //! Everything about one ring, as `backcast stat` and the daemon report it.
 
 use backcast_core::{
-    ClaimTableInfo, InitialPriority, LearnedColumn, LearnedTableInfo, LimiterSideStats,
-    LimiterStats, PriorityOptions, PriorityOrder, RingStats,
+    ClaimStats, InitialPriority, LearnedColumn, LearnedTableInfo, LimiterSideStats, LimiterStats,
+    PriorityOptions, PriorityOrder, RingStats,
 };
 use serde::Serialize;
 
@@ -250,6 +250,7 @@ pub(crate) struct ClaimReport {
     pub(crate) passes: u64,
     pub(crate) drawn_transitions: u64,
     pub(crate) left_rows: u64,
+    pub(crate) overwritten_rows: u64,
     /// `None` if the table could not be read.
     pub(crate) times_sampled: Option<Vec<TimesReport>>,
 }
@@ -310,7 +311,8 @@ impl From<&LearnedTableInfo> for LearnedValuesReport {
 }
 
 impl ClaimReport {
-    fn new(table: &ClaimTableInfo, distributions: &TableDistributions) -> Self {
+    fn new(stats: &ClaimStats, distributions: &TableDistributions) -> Self {
+        let table = &stats.table;
         let times = distributions.times_sampled.get(&table.name);
         Self {
             name: table.name.clone(),
@@ -321,7 +323,8 @@ impl ClaimReport {
             size_bytes: table.bytes,
             passes: table.passes,
             drawn_transitions: table.drawn,
-            left_rows: table.left,
+            left_rows: stats.left,
+            overwritten_rows: stats.overwritten,
             times_sampled: times.map(|bins| bins.iter().map(TimesReport::from).collect()),
         }
     }

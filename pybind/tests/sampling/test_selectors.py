@@ -254,6 +254,45 @@ def test_a_close_after_a_wait_gives_back_what_the_wait_claimed(buf: bc.ReplayBuf
         )
 
 
+def test_a_queue_says_what_is_left_and_what_writers_overwrote() -> None:
+    buf = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=10)
+
+    def counts() -> tuple[int, int]:
+        [table] = buf.stats()["claims"]
+        return table["left"], table["overwritten"]
+
+    with buf.writer() as writer:
+        for t in range(8):
+            writer.append(obs=t, terminated=False, truncated=False)
+        queue = buf.sampler(select=bc.Consume())
+        assert counts() == (7, 0), "rows that no draw has had yet"
+        assert queue.sample(3)["obs"].tolist() == [0, 1, 2]
+        assert counts() == (4, 0)
+        for t in range(8, 40):
+            writer.append(obs=t, terminated=False, truncated=False)
+        assert counts()[1] == 23, "no draw has met them yet, and no pass can have them any more"
+        assert queue.sample(2)["obs"].tolist() == [30, 31]
+        assert counts() == (7, 27), "rows 3 to 29 are lost"
+
+
+def test_blocks_of_rollouts_say_what_is_left_and_what_writers_overwrote() -> None:
+    buf = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=12)
+    learner = buf.sampler(form=bc.Rollout(4), select=bc.Consume())
+    with buf.writer() as writer:
+        for t in range(9):
+            writer.append(obs=t, terminated=False, truncated=False)
+        [table] = buf.stats()["claims"]
+        assert (table["left"], table["overwritten"]) == (8, 0)
+        assert learner.sample(1)["obs"][:, 0].tolist() == [0, 1, 2, 3]
+        [table] = buf.stats()["claims"]
+        assert (table["left"], table["overwritten"]) == (4, 0)
+        for t in range(9, 30):
+            writer.append(obs=t, terminated=False, truncated=False)
+        assert learner.sample(1)["obs"][:, 0].tolist() == [18, 19, 20, 21]
+        [table] = buf.stats()["claims"]
+        assert (table["left"], table["overwritten"]) == (7, 14)
+
+
 def test_a_forked_child_gives_back_nothing(buf: bc.ReplayBuffer) -> None:
     sampler = buf.sampler(select=bc.Consume())
     ahead = sampler.batches(10, prefetch=3)

@@ -57,8 +57,10 @@ pub(crate) struct ClaimCounterBytes {
     pub drawn: u64,
     /// Passes that were begun.
     pub passes: u64,
+    /// Rows that writers overwrote before a draw had them.
+    pub overwritten: u64,
     /// Zero.
-    pub unused2: [u8; 48],
+    pub unused2: [u8; 40],
 }
 
 const _: () = {
@@ -101,7 +103,8 @@ impl ClaimHeader {
 
     /// Returns the bytes of counters with these values.
     pub(crate) fn counters(claim: u64, drawn: u64, passes: u64) -> ClaimCounterBytes {
-        ClaimCounterBytes { claim, unused1: [0; 56], drawn, passes, unused2: [0; 48] }
+        let (unused1, unused2) = ([0; 56], [0; 40]);
+        ClaimCounterBytes { claim, unused1, drawn, passes, overwritten: 0, unused2 }
     }
 
     /// Returns the settings.
@@ -183,15 +186,27 @@ impl ClaimMemory {
         (load(offset_of!(ClaimCounterBytes, drawn)), load(offset_of!(ClaimCounterBytes, passes)))
     }
 
+    /// Returns the number of rows that writers overwrote before a draw had them.
+    pub(crate) fn overwritten(&self) -> u64 {
+        let word = self.counter(offset_of!(ClaimCounterBytes, overwritten));
+        word.map_or(0, |word| word.load(Relaxed))
+    }
+
     pub(crate) fn count_drawn(&self, rows: u64) {
-        if let Some(word) = self.counter(offset_of!(ClaimCounterBytes, drawn)) {
-            word.fetch_add(rows, Relaxed);
-        }
+        self.add(offset_of!(ClaimCounterBytes, drawn), rows);
     }
 
     pub(crate) fn count_pass(&self) {
-        if let Some(word) = self.counter(offset_of!(ClaimCounterBytes, passes)) {
-            word.fetch_add(1, Relaxed);
+        self.add(offset_of!(ClaimCounterBytes, passes), 1);
+    }
+
+    pub(crate) fn count_overwritten(&self, rows: u64) {
+        self.add(offset_of!(ClaimCounterBytes, overwritten), rows);
+    }
+
+    fn add(&self, offset: usize, count: u64) {
+        if let Some(word) = self.counter(offset) {
+            word.fetch_add(count, Relaxed);
         }
     }
 }

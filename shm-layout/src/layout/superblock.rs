@@ -13,7 +13,7 @@ pub const SUPERBLOCK_BYTES: u64 = 4096;
 /// First bytes of `ring.ctl`. As in PNG, a copy in text mode changes them, so attaching detects it.
 pub const MAGIC: [u8; 8] = *b"\x89BKC\r\n\x1a\n";
 /// Version of every table in docs/layout.md. Readers and writers must agree on it.
-pub const LAYOUT_VERSION: u32 = 11;
+pub const LAYOUT_VERSION: u32 = 12;
 /// Bit of [`Superblock::files`] of a ring with a rate limiter.
 pub(crate) const HAS_LIMITER: u32 = 1;
 /// Bit of [`Superblock::files`] of a snapshot.

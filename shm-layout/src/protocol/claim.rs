@@ -131,6 +131,17 @@ pub fn read(words: &impl ClaimWords, lanes: usize) -> ClaimPass {
     ClaimPass { ranges: vec![0..0; lanes], ..ClaimPass::default() }
 }
 
+/// Copies the current pass, and returns it with the next position in it: its end if another pass
+/// has begun meanwhile, since no more of its rows are claimed then.
+pub fn read_with_position(words: &impl ClaimWords, lanes: usize) -> (ClaimPass, u64) {
+    let pass = read(words, lanes);
+    let next = match position(words) {
+        (number, next) if number == pass.number => next,
+        _ => pass.total(),
+    };
+    (pass, next)
+}
+
 /// Begins the pass after `pass.number`, with the round and the ranges of `pass`. The caller holds
 /// the table's lock, and saw that `claimed` positions of the current pass are claimed. Returns
 /// `false`, and the current pass goes on, if it is not `pass.number` or has another position:

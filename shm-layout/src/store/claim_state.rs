@@ -45,12 +45,7 @@ impl RingStore {
 }
 
 fn state(name: String, memory: &ClaimMemory) -> ClaimTableState {
-    let pass = claim::read(memory, memory.lanes as usize);
-    // If another pass has begun meanwhile, no more rows of this one are claimed.
-    let next = match claim::position(memory) {
-        (number, next) if number == pass.number => next,
-        _ => pass.total(),
-    };
+    let (pass, next) = claim::read_with_position(memory, memory.lanes as usize);
     let (drawn, passes) = memory.counts();
     let settings = header_of(memory).settings();
     ClaimTableState { name, settings, pass, next, passes, drawn }
@@ -61,7 +56,9 @@ impl UnnamedRing<'_> {
     /// the state.
     pub fn claims(&self, state: &ClaimTableState) -> Result<(), SegmentError> {
         let lanes = self.spec().lanes;
-        let image = |uuid| image(lanes, uuid, state);
+        let ClaimTableState { pass, settings, .. } = state;
+        let (at, counts) = ((pass, state.next), (state.drawn, state.passes));
+        let image = |uuid| image((lanes, uuid), *settings, at, counts);
         let new = NewTable::<ClaimMemory> { shape: lanes, image: &image };
         make_unnamed(self, &state.name, &new).map(|_| ())
     }
@@ -72,18 +69,23 @@ pub(super) fn empty(lanes: u32, ring_uuid: [u8; 16], settings: ClaimSettings) ->
     bytemuck::bytes_of(&ClaimHeader::new(lanes, ring_uuid, settings)).to_vec()
 }
 
-/// Returns the bytes of a table that goes on from a state.
-fn image(lanes: u32, ring_uuid: [u8; 16], state: &ClaimTableState) -> Vec<u8> {
-    let header = ClaimHeader::new(lanes, ring_uuid, state.settings);
+/// Returns the bytes of a table with a pass, the next position in it, and the numbers of drawn
+/// transitions and of begun passes.
+fn image(
+    (lanes, ring_uuid): (u32, [u8; 16]),
+    settings: ClaimSettings,
+    (pass, next): (&ClaimPass, u64),
+    (drawn, passes): (u64, u64),
+) -> Vec<u8> {
+    let header = ClaimHeader::new(lanes, ring_uuid, settings);
     let header: [u64; 16] = bytemuck::cast(header);
     let mut image = header.to_vec();
     image.resize(usize::try_from(claim_bytes(lanes)).unwrap_or(usize::MAX) / size_of::<u64>(), 0);
-    let claim = claim::word(&state.pass, state.next);
-    let counters = ClaimHeader::counters(claim, state.drawn, state.passes);
+    let counters = ClaimHeader::counters(claim::word(pass, next), drawn, passes);
     let counters: [u64; 16] = bytemuck::cast(counters);
-    let bank = claim::bank_of(state.pass.number) * (1 + 2 * lanes as usize);
-    let ranges = state.pass.ranges.iter().flat_map(|rows| [rows.start, rows.end]);
-    let ranges = std::iter::once(state.pass.round).chain(ranges.take(2 * lanes as usize));
+    let bank = claim::bank_of(pass.number) * (1 + 2 * lanes as usize);
+    let ranges = pass.ranges.iter().flat_map(|rows| [rows.start, rows.end]);
+    let ranges = std::iter::once(pass.round).chain(ranges.take(2 * lanes as usize));
     let places = (16..).zip(counters).chain((32 + bank..).zip(ranges));
     for (at, value) in places {
         if let Some(place) = image.get_mut(at) {

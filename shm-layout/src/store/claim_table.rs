@@ -40,8 +40,13 @@ pub struct ClaimTableInfo {
     pub passes: u64,
     /// Transitions of batches that were drawn.
     pub drawn: u64,
-    /// Rows of the current pass that are not claimed yet.
-    pub left: u64,
+    /// Rows that writers overwrote before a draw had them, since the first draw or since the table
+    /// was loaded.
+    pub overwritten: u64,
+    /// The current pass. Its ranges may be any numbers.
+    pub pass: ClaimPass,
+    /// Next position in the pass.
+    pub next: u64,
 }
 
 impl ClaimTable {
@@ -94,12 +99,13 @@ impl ClaimTable {
 
     /// Begins the pass after pass `number`, unless another process has begun it or given positions
     /// back. `next` computes the new pass from the current one and the number of its positions
-    /// that are claimed. Returns `None` while another handle holds the lock, `false` if `next`
-    /// returns no pass, and otherwise `true`. Fails if the table was removed.
+    /// that are claimed, with the number of rows between the two that were overwritten. Returns
+    /// `None` while another handle holds the lock, `false` if `next` returns no pass, and otherwise
+    /// `true`. Fails if the table was removed.
     pub fn try_begin(
         &self,
         number: u64,
-        next: impl FnOnce(ClaimPass, u64) -> Option<ClaimPass>,
+        next: impl FnOnce(ClaimPass, u64) -> Option<(ClaimPass, u64)>,
     ) -> Result<Option<bool>, SegmentError> {
         let path = self.store.path().unwrap_or(Path::new("private memory"));
         let byte = lock_byte(&self.name.name);
@@ -113,9 +119,10 @@ impl ClaimTable {
         if of != number {
             return Ok(Some(true));
         }
-        let Some(pass) = next(found, claimed) else { return Ok(Some(false)) };
+        let Some((pass, overwritten)) = next(found, claimed) else { return Ok(Some(false)) };
         if claim::begin(&*self.memory, &pass, claimed) {
             self.memory.count_pass();
+            self.memory.count_overwritten(overwritten);
         }
         Ok(Some(true))
     }
@@ -130,6 +137,11 @@ impl ClaimTable {
         self.memory.count_drawn(rows.wrapping_neg());
     }
 
+    /// Counts rows that writers overwrote before a draw had them.
+    pub fn count_overwritten(&self, rows: u64) {
+        self.memory.count_overwritten(rows);
+    }
+
     /// Returns a description of the table, with its counters.
     #[must_use]
     pub fn info(&self) -> ClaimTableInfo {
@@ -139,10 +151,10 @@ impl ClaimTable {
 
 fn info(name: &str, memory: &ClaimMemory, settings: ClaimSettings) -> ClaimTableInfo {
     let (drawn, passes) = memory.counts();
-    let pass = claim::read(memory, memory.lanes as usize);
-    let left = pass.total().saturating_sub(claim::position(memory).1);
+    let (pass, next) = claim::read_with_position(memory, memory.lanes as usize);
     let (name, bytes) = (name.to_owned(), claim_bytes(memory.lanes));
-    ClaimTableInfo { name, settings, bytes, passes, drawn, left }
+    let overwritten = memory.overwritten();
+    ClaimTableInfo { name, settings, bytes, passes, drawn, overwritten, pass, next }
 }
 
 impl RingStore {

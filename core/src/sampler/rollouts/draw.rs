@@ -63,7 +63,8 @@ impl Sampler {
             let lost: Vec<usize> = gathered.missing.iter().copied().filter(is_lost).collect();
             if !lost.is_empty() {
                 self.counts.add_lapped(lost.len() as u64);
-                self.selection.remove_from_block(lost.iter().map(|at| (at % width, at / width)));
+                let lost: Vec<_> = lost.iter().map(|at| (at % width, at / width)).collect();
+                self.selection.remove_from_block(&lost);
                 continue;
             }
             for at in gathered.missing {

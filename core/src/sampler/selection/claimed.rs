@@ -147,6 +147,7 @@ impl ClaimedRows {
     /// again.
     fn refuse(&mut self, row @ ((lane, seq), _): ClaimedRow, eligibility: &Eligibility) {
         self.count_too_old((lane, seq), eligibility);
+        self.ledger.claims.count_if_overwritten((lane, seq));
         if self.windows && !self.is_renewed() && eligibility.is_undecided(lane, seq) {
             let end = eligibility.ranges().get(lane).map_or(0, |range| range.rows().end);
             self.undecided.push((row, end));
@@ -282,6 +283,7 @@ impl ClaimedRows {
                     if let Some(row) = self.ledger.items.get_mut(item) {
                         let replaced = std::mem::replace(row, ((lane, seq), place)).0;
                         self.count_too_old(replaced, eligibility);
+                        self.ledger.claims.count_if_overwritten(replaced);
                     }
                     return Ok((lane, seq));
                 }
@@ -293,6 +295,7 @@ impl ClaimedRows {
         if item < self.ledger.items.len() {
             let (removed, _) = self.ledger.items.remove(item);
             self.count_too_old(removed, eligibility);
+            self.ledger.claims.count_if_overwritten(removed);
         }
         Err(too_few(&self.selector, 1, 0))
     }

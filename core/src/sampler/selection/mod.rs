@@ -328,7 +328,7 @@ impl Selection {
 
     /// Removes transitions that were overwritten from the block: the number of the column of each,
     /// and its place in the column.
-    pub(super) fn remove_from_block(&mut self, lost: impl Iterator<Item = (usize, usize)>) {
+    pub(super) fn remove_from_block(&mut self, lost: &[(usize, usize)]) {
         if let Some(SelectorState::Rollouts(of)) = self.selector.as_deref_mut() {
             of.remove(lost);
         }

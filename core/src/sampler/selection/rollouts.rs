@@ -200,15 +200,19 @@ impl ClaimedRollouts {
         }
         // The first column of every lane, then the second of each.
         columns.sort_by_key(|(turn, column)| (*turn, column.lane));
+        self.ledger.claims.count_overwritten(lost);
         self.ledger.held.extend(columns.into_iter().map(|(_, column)| column));
         Ok(lost)
     }
 
     /// Removes transitions that were overwritten from the block. `lost` has the number of the
     /// column of each, and its place in the column.
-    pub(super) fn remove(&mut self, lost: impl Iterator<Item = (usize, usize)>) {
+    pub(super) fn remove(&mut self, lost: &[(usize, usize)]) {
+        self.ledger.claims.count_overwritten(lost.len() as u64);
         let mut gone = BTreeMap::<usize, Vec<usize>>::new();
-        lost.for_each(|(column, place)| gone.entry(column).or_default().push(place));
+        for (column, place) in lost {
+            gone.entry(*column).or_default().push(*place);
+        }
         let items = self.ledger.items.iter_mut().enumerate();
         for (column, of) in items {
             let Some(gone) = gone.get(&column) else { continue };
@@ -254,7 +258,7 @@ fn columns_of(
     rows.retain(|(row, _)| {
         RowHeader::read_into(memory, row % memory.slots(), &mut headers);
         let is_kept = readable.contains(row) && still_whole(memory, *row);
-        overwritten += u64::from(!is_kept);
+        overwritten += u64::from(!is_kept && *row >= found.mark);
         is_kept && starts_transition(&headers, *row)
     });
     let length = form.length.max(1) as usize;

@@ -252,6 +252,7 @@ fn claims(tables: &[ClaimReport], console: &mut Console<'_>) {
             units::count(table.passes),
             units::count(table.drawn_transitions),
             units::count(table.left_rows),
+            units::count(table.overwritten_rows),
             table.times_sampled.as_deref().map_or_else(|| "-".to_owned(), in_words),
         ]
     };
@@ -264,6 +265,7 @@ fn claims(tables: &[ClaimReport], console: &mut Console<'_>) {
             ("PASSES", Align::Right),
             ("DRAWN", Align::Right),
             ("LEFT", Align::Right),
+            ("OVERWRITTEN", Align::Right),
             ("TIMES SAMPLED", Align::Left),
         ],
         &tables.iter().map(row).collect::<Vec<_>>(),

@@ -1,6 +1,8 @@
 //! Counters of a ring as a dict.
 
-use backcast_core::{InitialPriority, LaneStats, PriorityOptions, PriorityOrder, RingStats};
+use backcast_core::{
+    ClaimStats, InitialPriority, LaneStats, PriorityOptions, PriorityOrder, RingStats,
+};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
@@ -124,7 +126,7 @@ fn priorities<'py>(py: Python<'py>, stats: &RingStats) -> PyResult<Bound<'py, Py
 /// Converts the tables of claims.
 fn claims<'py>(py: Python<'py>, stats: &RingStats) -> PyResult<Bound<'py, PyList>> {
     let claims = PyList::empty(py);
-    for table in &stats.claim_tables {
+    for ClaimStats { table, left, overwritten, .. } in &stats.claim_tables {
         let entry = PyDict::new(py);
         entry.set_item("name", &table.name)?;
         entry.set_item("selector", if table.settings.renewed { "epoch" } else { "consume" })?;
@@ -134,7 +136,8 @@ fn claims<'py>(py: Python<'py>, stats: &RingStats) -> PyResult<Bound<'py, PyList
         entry.set_item("bytes", table.bytes)?;
         entry.set_item("passes", table.passes)?;
         entry.set_item("drawn", table.drawn)?;
-        entry.set_item("left", table.left)?;
+        entry.set_item("left", left)?;
+        entry.set_item("overwritten", overwritten)?;
         claims.append(entry)?;
     }
     Ok(claims)

@@ -412,7 +412,7 @@ fn look(ring: &Ring, brief: bool) -> Value {
         "lane_stats": lanes.collect::<Vec<_>>(),
         "limiter": limiter,
         "tables": names(stats.tables.iter().map(|table| &table.name).collect()),
-        "claims": names(stats.claim_tables.iter().map(|table| &table.name).collect()),
+        "claims": names(stats.claim_tables.iter().map(|of| &of.table.name).collect()),
         "learned": names(stats.learned_tables.iter().map(|table| &table.name).collect()),
     });
     seen
