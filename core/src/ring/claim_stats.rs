@@ -109,7 +109,11 @@ pub(crate) fn fresh(
     if settings.renewed {
         return candidates.to_vec();
     }
-    let rows =
-        |(last, now): (&Range<u64>, &Range<u64>)| last.end.clamp(now.start, now.end)..now.end;
+    // Another process may have begun the last pass with newer rows than these candidates: its end
+    // stays, or the pass after this one would hand rows out again.
+    let rows = |(last, now): (&Range<u64>, &Range<u64>)| {
+        let start = last.end.max(now.start);
+        start..now.end.max(start)
+    };
     last.iter().zip(candidates).map(rows).collect()
 }

@@ -271,3 +271,39 @@ pub(crate) fn new_rows(
     let count: u64 = ranges.iter().map(|rows| rows.end - rows.start).sum();
     (count > 0 && (settings.renewed || count >= need)).then_some(ranges)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const QUEUE: ClaimSettings =
+        ClaimSettings { renewed: false, shuffled: false, times: 1, seed: 0 };
+
+    proptest! {
+        /// Passes of processes that see different moments of the lanes have each row at most once,
+        /// and newer rows follow the last of them.
+        #[test]
+        fn passes_that_are_begun_with_older_rows_hand_nothing_out_twice(
+            seen in prop::collection::vec(prop::collection::vec((0..20_u64, 0..9_u64), 3), 1..12),
+        ) {
+            let mut last = vec![0..0; 3];
+            let mut given = std::collections::BTreeSet::new();
+            for candidates in seen {
+                let candidates: Vec<_> =
+                    candidates.iter().map(|(start, rows)| *start..start + rows).collect();
+                let Some(ranges) = new_rows(QUEUE, &last, &candidates, 1) else { continue };
+                for (lane, rows) in ranges.iter().enumerate() {
+                    for row in rows.clone() {
+                        prop_assert!(given.insert((lane, row)), "lane {lane}, row {row}");
+                    }
+                }
+                last = ranges;
+            }
+            let now: Vec<_> = last.iter().map(|last| last.end..last.end + 2).collect();
+            let rest = new_rows(QUEUE, &last, &now, 1).unwrap();
+            prop_assert!(rest.iter().all(|rows| rows.end - rows.start == 2));
+        }
+    }
+}
