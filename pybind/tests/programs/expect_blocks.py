@@ -153,5 +153,10 @@ def check_block(
                 # An episode that was cut counts as truncated.
                 ends = ring.lanes[lane].rows[seq].flags & (TERMINATED | TRUNCATED)
                 expected["truncated"][at, n] |= after[1] > seq + 1 and not ends
+            if len(column) < len(places):
+                # Nothing of a short column goes on.
+                lane, seq = column[-1]
+                ends = ring.lanes[lane].rows[seq].flags & (TERMINATED | TRUNCATED)
+                expected["truncated"][len(column) - 1, n] |= not ends
     compare(batch, expected | {"mask": there})
     return len(rows)

@@ -89,7 +89,12 @@ fn index_of(columns: &[RolloutColumn], length: usize) -> (Vec<i64>, Vec<usize>) 
             if let Some(place) = index.get_mut(at) {
                 *place = RowIndex::new(column.lane, *row).0;
             }
-            if column.rows.get(next).is_some_and(|next| *next != row + 1) {
+            // A short column has nothing after its last transition.
+            let goes_on = match column.rows.get(next) {
+                Some(next) => *next == row + 1,
+                None => next == length,
+            };
+            if !goes_on {
                 cut.push(at);
             }
         }

@@ -25,10 +25,10 @@ use crate::error::FormError;
 ///
 /// A column goes on across the ends of episodes. There `next_*` is the final observation, and
 /// `terminated` or `truncated` is set. The last transition before a cut counts as truncated, so
-/// that no return passes over it. Places with a false `mask` hold no transition. They are zero,
-/// with an `index` of [`RowIndex::NONE`](crate::RowIndex::NONE). Only short columns have some, at their
-/// end. A column is short if its lane has no writer any more, or if a writer overwrote its first
-/// rows.
+/// that no return passes over it, and so does that of a short column. Places with a false `mask`
+/// hold no transition. They are zero, with an `index` of
+/// [`RowIndex::NONE`](crate::RowIndex::NONE). Only short columns have some, at their end. A column
+/// is short if its lane has no writer any more, or if a writer overwrote its first rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]

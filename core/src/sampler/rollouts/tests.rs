@@ -104,7 +104,10 @@ fn columns_of(ring: &Ring, block: &Batch, length: usize) -> Vec<Vec<RowIndex>> {
                 assert_eq!(now[[place, column, axis]], expected_now[[place, axis]]);
                 assert_eq!(next[[place, column, axis]], expected_next[[place, axis]]);
             }
-            let goes_on = rows.get(place + 1).is_none_or(|next| next.0 == row.0 + 1);
+            let goes_on = match rows.get(place + 1) {
+                Some(next) => next.0 == row.0 + 1,
+                None => there == length,
+            };
             assert_eq!(terminated[at], ends[0][place]);
             assert_eq!(truncated[at], ends[1][place] || (!goes_on && !ends[0][place]), "{row}");
             assert!(goes_on || terminated[at] || truncated[at]);
