@@ -48,6 +48,16 @@ pub enum PriorityError {
     /// The number of priorities differs from the number of indices.
     #[error("{priorities} priorities for {indices} indices; give one for each index")]
     WrongCount { indices: usize, priorities: usize },
+    /// A priority for a row in the middle of an episode, in a table of whole episodes.
+    #[error(
+        "index[{position}] is of step {step} of an episode, and here an episode has one priority, \
+         with the index of its step 0; give one for each episode, such as its largest TD error"
+    )]
+    InsideEpisode {
+        position: usize,
+        /// Step in the episode.
+        step: u32,
+    },
     /// A priority that is negative, infinite or not a number.
     #[error(
         "priority[{position}] is {}; give finite numbers from 0 up, such as absolute TD errors",

@@ -16,6 +16,7 @@ use crate::error::{BadRowIndex, LockError, PriorityError};
 use crate::index::{AsRowIndex, RowIndex, numbers};
 use crate::ring::Ring;
 use crate::ring::lane_inspection::InspectedLane;
+use crate::row_header::RowHeader;
 use crate::table_lock::{self, LockLimits};
 use crate::wait::Wait;
 
@@ -89,7 +90,8 @@ impl Priorities {
 
     /// Sets the priorities of rows, and returns how many were dropped because their row is gone, is
     /// no transition, or has no priority under the [stride](PriorityOptions::stride). Of two
-    /// priorities for a row the later one counts.
+    /// priorities for a row the later one counts. Fails for a row in the middle of an episode if
+    /// only [starts](PriorityOptions::EPISODE_STARTS) have priorities.
     ///
     /// Waits for other processes that set priorities, which takes microseconds. If one of them is
     /// stopped, waits at most a minute, or as long as the timeout of the sampler whose handle this
@@ -140,6 +142,9 @@ impl Priorities {
             BadRowIndex::check(position, *index, &rows)?;
             let (lane, seq) = (RowIndex(*index).lane(), RowIndex(*index).seq());
             let leaf = table.leaf_of(lane, seq);
+            if *stride == PriorityOptions::EPISODE_STARTS {
+                check_start(position, (lane, seq), (&lanes, &rows))?;
+            }
             table.prefetch_leaf(leaf);
             requested.push(Requested::new(leaf, position));
             values.push(value);
@@ -411,6 +416,22 @@ fn set(
     let updated = changes.len() as u64;
     guard.count(TableCounters { updated, stale, ..TableCounters::default() });
     stale
+}
+
+/// Fails if a row is in the middle of an episode. Passes one that is gone.
+fn check_start(
+    position: usize,
+    (lane, row): (u32, u64),
+    (lanes, rows): (&[Arc<Lane>], &[Range<u64>]),
+) -> Result<(), PriorityError> {
+    let there = rows.get(lane as usize).is_some_and(|rows| rows.contains(&row));
+    let Some(lane) = lanes.get(lane as usize).filter(|_| there) else { return Ok(()) };
+    let RowHeader { seq, t, .. } = RowHeader::read(&**lane, row);
+    // Another row took the place meanwhile.
+    if seq != row || t == 0 {
+        return Ok(());
+    }
+    Err(PriorityError::InsideEpisode { position, step: t })
 }
 
 /// Returns the value of a priority's leaf, or the error of a priority that has none.

@@ -72,6 +72,10 @@ def update(world: World, step: Step, own: Sampler) -> Expect | None:
     given = [((n, seq), p) for (n, seq), p in zip(step["index"], step["priority"], strict=True)]
     if any(not ring.has(at) or priority < 0 for at, priority in given):
         return Expect("SampleError")
+    if own.options.get("form", {}).get("kind") == "WholeEpisodes":
+        lanes = [(ring.lanes[n], seq) for (n, seq), _ in given]
+        if any(seq >= lane.first and lane.rows[seq].t for lane, seq in lanes):
+            return Expect("SampleError")
     return Expect(values={"dropped": table.update(given, ring.lanes)})
 
 

@@ -214,7 +214,8 @@ def test_episodes_have_the_priority_of_their_first_transition(layout: Layout) ->
     first, priority = firsts_and_priorities(batch)
     assert (batch["weight"] == 1).all()
     assert sampler.update_priorities(first, priority) == 0
-    assert sampler.update_priorities(first + 1, np.full(400, 9.0)) == 400, "others have none"
+    with pytest.raises(SampleError, match="step 1"):
+        sampler.update_priorities(first + 1, np.full(400, 9.0))
     batch = sampler.sample(3_000)
     _, priority = firsts_and_priorities(batch)
     # Eight episodes each have priority 0, which is never drawn, 1 and 2.
@@ -225,6 +226,17 @@ def test_episodes_have_the_priority_of_their_first_transition(layout: Layout) ->
     assert_equal(sampler.sample(4), again.sample(4))
     with pytest.raises(bc.BackcastError):
         buf.sampler(select=by_return)
+
+
+def test_an_error_for_each_transition_of_ragged_episodes_sets_no_priority() -> None:
+    buf = uneven()
+    sampler = buf.sampler(seed=7, form=bc.WholeEpisodes("ragged"), select=bc.Priority())
+    batch = sampler.sample(8)
+    with pytest.raises(SampleError, match=r"index\[\d+\].* step 1 "):
+        sampler.update_priorities(batch.index, np.full(len(batch.index), 50.0))
+    assert set(sampler.sample(64)["weight"].tolist()) == {1.0}, "nothing was set"
+    firsts = batch.index[batch["offsets"][:-1]]
+    assert sampler.update_priorities(firsts, np.full(len(firsts), 50.0)) == 0
 
 
 def test_what_does_not_go_with_episodes_is_refused_with_a_remedy() -> None:

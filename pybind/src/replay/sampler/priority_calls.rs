@@ -64,7 +64,8 @@ impl Sampler {
     /// ------
     /// SampleError
     ///     If a priority is negative, no number, or too large; if an index names a row that this
-    ///     ring never had; or if the sampler draws without priorities. Nothing was changed then.
+    ///     ring never had, or of whole episodes one inside an episode; or if the sampler draws
+    ///     without priorities. Nothing was changed then.
     /// InUseError
     ///     If another process kept the table locked for ``timeout`` seconds.
     /// NotFoundError

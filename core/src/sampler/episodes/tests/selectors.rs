@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::*;
-use crate::Form;
+use crate::{Form, PriorityError};
 
 /// Lane, first row and length of an episode.
 type Episode = (usize, u64, u64);
@@ -144,10 +144,14 @@ fn episodes_are_drawn_in_proportion_to_the_priorities_of_their_first_transitions
         let index: Vec<RowIndex> = firsts.iter().map(|first| RowIndex::new(0, *first)).collect();
         let priorities: Vec<f64> = (0..30).map(|at| if at % 2 == 0 { 3.0 } else { 1.0 }).collect();
         assert_eq!(sampler.update_priorities(&index, &priorities).unwrap(), 0);
-        // A handle with the stride of the form sets them too; a second transition has none.
+        // A handle with the stride of the form sets them too; a second transition is refused, and
+        // no priority beside it is set.
         let stride = Form::Episodes(of).priority_stride();
         let mut handle = model.ring.priorities(&options.clone().stride(stride)).unwrap();
-        assert_eq!(handle.update(&[RowIndex::new(0, firsts[9] + 1)], &[100.0]).unwrap(), 1);
+        let index = [RowIndex::new(0, firsts[9]), RowIndex::new(0, firsts[9] + 1)];
+        let refused = handle.update(&index, &[100.0, 100.0]).unwrap_err();
+        let inside = matches!(refused, PriorityError::InsideEpisode { position: 1, step: 1 });
+        assert!(inside, "{refused}");
         assert!(model.ring.priorities(&options).is_err(), "single transitions need another table");
         let mut counts = BTreeMap::new();
         for _ in 0..60 {
