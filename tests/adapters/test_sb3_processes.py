@@ -7,7 +7,7 @@ import select
 import shlex
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import backcast as bc
 import gymnasium as gym
@@ -19,6 +19,7 @@ sb3 = pytest.importorskip(
     reason="Stable-Baselines3 is not installed: pip install -r requirements/adapters.txt",
 )
 
+import backcast.cleanrl as cleanrl  # noqa: E402
 import backcast.sb3 as ours  # noqa: E402
 
 if TYPE_CHECKING:
@@ -94,4 +95,32 @@ def test_a_learner_trains_while_an_actor_is_killed_and_started_again(
     assert sorted(lanes) == [1, 3, 3]
     assert len(ring) > 2000
     assert bc.list_objects(dir=place)[0]["name"] == "shared"
+    ring.unlink()
+
+
+@pytest.mark.parametrize("buffer", ["sb3", "cleanrl"])
+def test_a_buffer_joins_a_ring_with_a_limiter_and_follows_it(place: Path, buffer: str) -> None:
+    env = gym.make("CartPole-v1")
+    limits = bc.RateLimiter(4.0, min_size=20, error_buffer=40)
+    schema = bc.Schema.from_spaces(env.observation_space, env.action_space)
+    ring = bc.ReplayBuffer.create("limited", schema, capacity=1_000, limiter=limits, dir=place)
+    options: dict[str, Any] = {"name": "limited", "dir": place, "seed": 1}
+    spaces = (env.observation_space, env.action_space)
+    if buffer == "sb3":
+        joined = ours.ReplayBuffer(1_000, *spaces, "cpu", **options)
+    else:
+        mode = "disabled"
+        joined = cleanrl.ReplayBuffer(1_000, *spaces, "cpu", autoreset_mode=mode, **options)
+    assert joined.ring.limiter is not None
+    assert joined.ring.limiter.limits == ring.limiter.limits
+    with ring.writer() as writer:
+        obs, _ = env.reset(seed=1)
+        for _ in range(31):
+            action = env.action_space.sample()
+            following, reward, terminated, truncated, _ = env.step(action)
+            step = {"obs": obs, "next_obs": following, "action": action, "reward": reward}
+            writer.append(**step, terminated=terminated, truncated=truncated)
+            obs = env.reset()[0] if terminated or truncated else following
+    assert len(joined.sample(64).actions) == 64
+    assert ring.limiter.samples == 64, "draws of the buffer count"
     ring.unlink()

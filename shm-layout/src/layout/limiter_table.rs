@@ -1,7 +1,6 @@
 //! `ring.lim`: the limits between inserted transitions and drawn items, both counts, and marks of
 //! the processes that wait.
 
-use std::fmt;
 use std::io;
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, Ordering::Relaxed, fence};
@@ -43,18 +42,6 @@ pub struct LimitBytes {
     /// Bit 0: whether the limiter is on. Bits 8 to 15: behaviour of writers while no sampler is
     /// alive. Bits 16 to 23: behaviour of samplers while no writer is alive.
     pub switches: u64,
-}
-
-impl fmt::Display for LimitBytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { samples_per_insert, min_size, min_diff, max_diff, switches } = *self;
-        let [ratio, least, most] = [samples_per_insert, min_diff, max_diff].map(f64::from_bits);
-        write!(
-            f,
-            "a limiter (samples_per_insert {ratio}, min_size {min_size}, error band {least} to \
-             {most}, switches {switches:#x})"
-        )
-    }
 }
 
 /// Header of `ring.lim`, written once by the creator.

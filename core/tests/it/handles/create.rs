@@ -1,8 +1,9 @@
 //! Creating and joining rings: `exist`, persistence, names, directories and space.
 
 use backcast_core::{
-    AutoresetMode, Capacity, DType, Exist, ObjectKind, Ring, RingOptions, SamplerOptions, Schema,
-    SegmentError, WriterOptions, collect_garbage, list_objects, remove_object,
+    AutoresetMode, Capacity, DType, Exist, NoWriter, ObjectKind, RateLimiter, Ring, RingOptions,
+    SamplerOptions, Schema, SegmentError, WriterOptions, collect_garbage, list_objects,
+    remove_object,
 };
 
 use crate::handles::{Holder, append, fill, make, options, place, schema, segment};
@@ -59,6 +60,37 @@ fn the_same_ring_is_joined_and_another_one_is_refused_with_both_values() {
     assert_eq!(joined.len(), 4, "no refusal took anything away");
     drop(joined);
     assert!(!base.path().exists());
+}
+
+#[test]
+fn a_program_that_asks_for_no_limiter_follows_that_of_the_ring() {
+    let (_dir, base) = place();
+    let attach = || options(&base).exist(Exist::Attach);
+    let limits = RateLimiter::ratio(4.0, 10, 40.0);
+    let made = Ring::create("pong", &schema(), attach().limiter(limits)).unwrap();
+    let joined = Ring::create("pong", &schema(), attach()).unwrap();
+    assert_eq!(joined.limiter().unwrap().limits().unwrap(), limits);
+    fill(&joined, 5);
+    let counts = |ring: &Ring| ring.limiter().unwrap().counts().inserts;
+    assert!(counts(&joined) > 0 && counts(&joined) == counts(&made), "it counts for all");
+    for (id, other, values) in [
+        ("ratio", RateLimiter::ratio(8.0, 10, 80.0), ["4", "8"]),
+        ("size", RateLimiter::ratio(4.0, 11, 40.0), ["10", "11"]),
+        ("band", RateLimiter::ratio(4.0, 10, 20.0), ["80", "60"]),
+        ("absent", limits.no_writer(NoWriter::Error), ["absent", "writers"]),
+        ("off", limits.enabled(false), ["on", "off"]),
+    ] {
+        let refused = Ring::create("pong", &schema(), attach().limiter(other)).unwrap_err();
+        let refused = segment(refused);
+        let SegmentError::Different { what, .. } = &refused else { panic!("{id}: {refused}") };
+        assert!(values.iter().all(|value| what.contains(value)), "{id}: {refused}");
+    }
+    // A ring without one gets none.
+    Ring::create("free", &schema(), attach()).unwrap();
+    let free = Ring::create("free", &schema(), attach()).unwrap();
+    let refused = segment(Ring::create("free", &schema(), attach().limiter(limits)).unwrap_err());
+    assert!(matches!(refused, SegmentError::Different { .. }), "{refused}");
+    assert!(free.limiter().is_none());
 }
 
 #[test]

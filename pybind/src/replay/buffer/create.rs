@@ -58,7 +58,8 @@ impl ReplayBuffer {
     /// limiter : RateLimiter, optional
     ///     Limits that hold back writers and samplers, so that transitions are drawn about as often
     ///     as configured. :attr:`limiter` reads, changes and switches them off. A ring that is
-    ///     created without a limiter never gets one.
+    ///     created without a limiter never gets one. With ``exist="attach"``, a process that leaves
+    ///     it out follows the limiter of the ring that is there.
     /// on_unlinked : {"warn", "error", "ignore"}, default "warn"
     ///     Policy of this buffer's writers, samplers and waits once the ring was removed or
     ///     replaced while they use it. ``"warn"``: one :class:`errors.UnlinkedWarning`.

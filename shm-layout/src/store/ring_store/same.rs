@@ -58,14 +58,9 @@ impl RingStore {
             let (there, here) = (mine.reader_slots, asked.reader_slots);
             return different(format!("it has {there} reader slots, but {here} were requested"));
         }
-        if mine.limits != asked.limits {
-            let (there, here) = (mine.limits, asked.limits);
-            let show = |limits: Option<LimitBytes>| match limits {
-                Some(limits) => limits.to_string(),
-                None => "no limiter".to_owned(),
-            };
-            let (there, here) = (show(there), show(here));
-            return different(format!("it was created with {there}, asked was {here}"));
+        // A program that asks for none follows the limiter of the ring.
+        if let Some(what) = asked.limits.and_then(|asked| other_limits(asked, mine.limits)) {
+            return different(format!("{what}; leave the limiter out to follow that of the ring"));
         }
         if mine.policy.to_words() != asked.policy.to_words() {
             let (there, here) = (mine.policy, asked.policy);
@@ -78,4 +73,29 @@ impl RingStore {
         }
         Ok(())
     }
+}
+
+/// Says how the limits of a ring differ from those that were requested. `None` if they are equal.
+fn other_limits(asked: LimitBytes, found: Option<LimitBytes>) -> Option<String> {
+    let Some(found) = found else { return Some("it was created without a limiter".into()) };
+    let [here, there] = [asked, found].map(|limits| {
+        let LimitBytes { samples_per_insert, min_size, min_diff, max_diff, .. } = limits;
+        let [ratio, least, most] = [samples_per_insert, min_diff, max_diff].map(f64::from_bits);
+        [
+            ("samples_per_insert", ratio.to_string()),
+            ("min_size", min_size.to_string()),
+            ("error band", format!("{least} to {most}")),
+        ]
+    });
+    let mut pairs = there.into_iter().zip(here).filter(|(there, here)| there != here);
+    if let Some(((what, there), (_, here))) = pairs.next() {
+        return Some(format!(
+            "its limiter was created with {what} {there}, but {here} was requested"
+        ));
+    }
+    (asked.switches != found.switches).then(|| {
+        "its limiter was created with another choice for absent writers or learners, or for being \
+         on or off"
+            .into()
+    })
 }
