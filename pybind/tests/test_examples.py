@@ -23,6 +23,14 @@ PROGRAMS = [
 ]
 # Options of programs that would take tens of seconds on a slow machine.
 SHORTER = {"ppo_trading": ["--updates", "10", "--episodes", "16"]}
+TUTORIALS = ROOT / "docs" / "tutorials"
+# Notebooks of the tutorials.
+NOTEBOOKS = {
+    "four-actors": "notebook",
+    "sb3": "sb3",
+    "trading": "trading",
+    "worker-dies": "worker_dies",
+}
 # Not a bound of a test: cargo compiles every dependency if `cargo test` has not done so before.
 BUILD_S = 900
 
@@ -62,11 +70,24 @@ def test_the_cells_of_the_notebook_train_an_agent(tmp_path: Path) -> None:
     assert not [path for path in tmp_path.rglob("*") if path.is_file()], "files are left"
 
 
-def test_the_notebook_is_that_of_its_page(tmp_path: Path) -> None:
-    tutorials, written = ROOT / "docs" / "tutorials", tmp_path / "notebook.ipynb"
-    program, page = tutorials / "notebook.py", tutorials / "four-actors.md"
-    subprocess.run([sys.executable, program, page, written], check=True, timeout=60)
-    assert written.read_text() == (EXAMPLES / "notebook.ipynb").read_text(), f"run {program.name}"
+def test_every_tutorial_has_a_notebook_and_names_it() -> None:
+    pages = {path.stem for path in TUTORIALS.glob("*.md")}
+    assert pages == set(NOTEBOOKS)
+    assert {path.stem for path in EXAMPLES.glob("*.ipynb")} == set(NOTEBOOKS.values())
+    for page, notebook in NOTEBOOKS.items():
+        text = (TUTORIALS / f"{page}.md").read_text(encoding="utf-8")
+        assert f"examples/{notebook}.ipynb" in " ".join(text.split())
+
+
+# test_pages.py runs the code of the pages, and tests/adapters that of the page about SB3.
+@pytest.mark.parametrize(("page", "notebook"), NOTEBOOKS.items())
+def test_a_notebook_is_that_of_its_page(page: str, notebook: str, tmp_path: Path) -> None:
+    program, written = TUTORIALS / "notebook.py", tmp_path / "notebook.ipynb"
+    argv = [sys.executable, program, TUTORIALS / f"{page}.md", written]
+    subprocess.run(argv, check=True, timeout=60)
+    assert written.read_text() == (EXAMPLES / f"{notebook}.ipynb").read_text(), " ".join(
+        map(str, argv[1:])
+    )
 
 
 @pytest.fixture(scope="session")

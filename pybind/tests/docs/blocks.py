@@ -14,7 +14,7 @@ ADAPTERS = [
     ROOT / "docs" / f"{name}.md"
     for name in (
         *("howto/cleanrl", "howto/jax", "howto/pettingzoo", "howto/sb3", "howto/torch"),
-        *("howto/torchrl", "migrate/torchrl"),
+        *("howto/torchrl", "migrate/torchrl", "tutorials/sb3"),
     )
 ]
 
