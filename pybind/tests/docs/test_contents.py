@@ -10,6 +10,7 @@ from blocks import PAGES as MARKDOWN
 from blocks import ROOT
 
 DOCS = ROOT / "docs"
+CONCEPT = re.compile(r"Concepts?: :doc:`/[^`]+`(, :doc:`/[^`]+`)*\.\Z")
 LINK = re.compile(r"\]\((?!https?:)(?P<path>[^)#]+\.(?:md|rst))")
 #: The tables of contents themselves. The table of decisions is `decisions/README.md`.
 NOT_LISTED = {"README.md", "index.rst"}
@@ -53,6 +54,20 @@ def test_a_page_opens_with_a_sentence_on_what_it_is_for(page: Path) -> None:
     opening = below.partition("\n")[2].strip().partition("\n\n")[0]
     assert re.match(r"[A-Z0-9`\[*]", opening), f"it opens with {opening[:60]!r}"
     assert opening.rstrip("*").endswith((".", ":", "?")), opening
+
+
+def test_every_section_of_the_reference_names_its_concept() -> None:
+    parts = re.split(r"^(.+)\n-+\n", (DOCS / "reference" / "python.rst").read_text(), flags=re.M)
+    opening = {
+        title: text.strip().partition("\n\n")[0]
+        for title, text in zip(parts[1::2], parts[2::2], strict=True)
+    }
+    assert len(opening) > 10
+    assert [title for title, line in opening.items() if not CONCEPT.match(line)] == []
+    named = {page for line in opening.values() for page in re.findall(r":doc:`/([^`]+)`", line)}
+    assert [page for page in named if not (DOCS / f"{page}.md").is_file()] == []
+    concepts = {f"concepts/{path.stem}" for path in (DOCS / "concepts").glob("*.md")}
+    assert concepts <= named, "a concept that no section of the reference leads to"
 
 
 def test_every_decision_is_in_the_table_of_decisions() -> None:
