@@ -13,6 +13,9 @@ import pytest
 from waits import WATCHDOG_S, killing, watchdog
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "docs" / "gallery"))
+import gallery  # noqa: E402
+
 EXAMPLES = ROOT / "examples"
 # tests/adapters runs the examples that need PyTorch, or what builds on it.
 ELSEWHERE = ("import torch", "from stable_baselines3")
@@ -31,6 +34,21 @@ NOTEBOOKS = {
     "trading": "trading",
     "worker-dies": "worker_dies",
 }
+# Examples without a picture, and why.
+NO_PICTURE = {
+    "python_actors_rust_learner": "not drawn yet",
+    "rust_actor_python_learner": "not drawn yet",
+    "rust_learner": "not drawn yet",
+    "ray_dqn": "differs from dqn_actors.py by four lines, and where Ray is, Matplotlib is not",
+    "sb3": "its page shows what it prints",
+    "trading": "its page shows what it prints",
+    "worker_dies": "its page shows what it prints",
+}
+# Prints the mean returns that the notebook logged.
+LOGGED = """
+for step, numbers in history:
+    print(f"{step}: return {numbers.get('fleet/return_mean', 0):.3f}")
+"""
 # Not a bound of a test: cargo compiles every dependency if `cargo test` has not done so before.
 BUILD_S = 900
 
@@ -38,8 +56,10 @@ BUILD_S = 900
 @pytest.mark.parametrize("program", PROGRAMS, ids=[program.stem for program in PROGRAMS])
 def test_an_example_ends_well_and_leaves_no_shared_memory(program: Path, tmp_path: Path) -> None:
     # The timeout only ends a hang; the test does not judge the duration.
+    own = tmp_path / "plot_window.svg" if program.stem == "plot_window" else None
+    options = [str(own)] if own else SHORTER.get(program.stem, [])
     ran = subprocess.run(
-        [sys.executable, "-W", "error", program, *SHORTER.get(program.stem, [])],
+        [sys.executable, "-W", "error", str(program), *options],
         env={**os.environ, "BACKCAST_DIR": str(tmp_path)},
         capture_output=True,
         text=True,
@@ -48,6 +68,12 @@ def test_an_example_ends_well_and_leaves_no_shared_memory(program: Path, tmp_pat
     )
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout, "an example shows something"
+    if own is None:
+        own = gallery.drawn(program.stem, ran.stdout, tmp_path)
+    else:
+        gallery.stamp(program.stem, own)
+    assert "<path" in own.read_text(encoding="utf-8")
+    own.unlink()
     assert not [path for path in tmp_path.rglob("*") if path.is_file()], "files are left"
 
 
@@ -58,7 +84,7 @@ def test_the_cells_of_the_notebook_train_an_agent(tmp_path: Path) -> None:
     # A program on standard input has a main module without a file, like that of a notebook.
     ran = subprocess.run(
         [sys.executable, "-W", "error"],
-        input="\n".join("".join(cell["source"]) for cell in cells),
+        input="\n".join("".join(cell["source"]) for cell in cells) + LOGGED,
         env={**os.environ, "BACKCAST_DIR": str(tmp_path)},
         capture_output=True,
         text=True,
@@ -66,7 +92,8 @@ def test_the_cells_of_the_notebook_train_an_agent(tmp_path: Path) -> None:
         check=False,
     )
     assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.endswith("return 1 in 6 steps\n"), ran.stdout
+    assert "\nreturn 1 in 6 steps\n" in ran.stdout, ran.stdout
+    gallery.drawn("notebook", ran.stdout, tmp_path).unlink()
     assert not [path for path in tmp_path.rglob("*") if path.is_file()], "files are left"
 
 
@@ -88,6 +115,19 @@ def test_a_notebook_is_that_of_its_page(page: str, notebook: str, tmp_path: Path
     assert written.read_text() == (EXAMPLES / f"{notebook}.ipynb").read_text(), " ".join(
         map(str, argv[1:])
     )
+
+
+def test_every_example_has_a_picture_of_today_in_the_gallery() -> None:
+    page = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
+    files = [path for path in EXAMPLES.rglob("*.*") if path.is_file() and path.suffix != ".pyc"]
+    inner = [path.relative_to(EXAMPLES).with_suffix("") for path in files]
+    names = {path.as_posix() if path.parts[0] == "cleanrl" else path.parts[0] for path in inner}
+    stale = {name for name in names if not gallery.is_of_today(name)}
+    assert stale == set(NO_PICTURE), "run their tests with BACKCAST_WRITE_GALLERY=1, and look"
+    pictures = {gallery.picture_of(name).name for name in names - set(NO_PICTURE)}
+    assert {path.name for path in gallery.HERE.glob("*.svg")} == pictures
+    assert {name for name in pictures if page.count(f"](gallery/{name})") != 1} == set()
+    assert [name for name in names if f"](../examples/{name}" not in page] == []
 
 
 @pytest.fixture(scope="session")
@@ -144,3 +184,4 @@ def test_the_rust_learner_samples_what_a_python_actor_is_writing(
     assert "next_obs" in said
     # FINAL rows have no reward; were one drawn as a transition, the mean would be lower.
     assert said.rstrip().endswith("mean reward +0.250000"), said
+    gallery.drawn("rust_learner", said, tmp_path)

@@ -17,6 +17,9 @@ pytest.importorskip(
 )
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+sys.path.append(str(EXAMPLES.parent / "docs" / "gallery"))
+import gallery  # noqa: E402
+
 PROGRAMS = sorted(path.stem for path in EXAMPLES.glob("*.py") if "import torch" in path.read_text())
 PLUMBING = 40
 MOST_LINES = 120
@@ -80,7 +83,9 @@ def test_dqn_has_at_most_40_lines_beside_network_loss_and_environment() -> None:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_an_example_reaches_its_score_and_leaves_nothing(name: str, place: Path) -> None:
+def test_an_example_reaches_its_score_and_leaves_nothing(
+    name: str, place: Path, tmp_path: Path
+) -> None:
     program = run(name, place)
     try:
         out, error = program.communicate(timeout=TRAINING_S)
@@ -88,6 +93,7 @@ def test_an_example_reaches_its_score_and_leaves_nothing(name: str, place: Path)
         program.kill()
     assert program.returncode == 0, out + error
     assert "versions old" in out, "staleness is reported"
+    gallery.drawn_if_possible(name, out, tmp_path)
     assert not list(place.iterdir())
 
 
@@ -114,7 +120,9 @@ def test_an_example_of_two_languages_is_short(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "other"), PAIRS.items())
-def test_an_example_of_two_languages_reaches_its_values(name: str, other: str, place: Path) -> None:
+def test_an_example_of_two_languages_reaches_its_values(
+    name: str, other: str, place: Path, tmp_path: Path
+) -> None:
     build = ["cargo", "build", "--locked", "--package", "backcast-core", "--example", other]
     made = subprocess.run(
         [*build, "--message-format", "json"],
@@ -132,4 +140,5 @@ def test_an_example_of_two_languages_reaches_its_values(name: str, other: str, p
         process.kill()
     assert process.returncode == 0, out + error
     assert "versions old" in out, "staleness is reported"
+    gallery.drawn_if_possible(name.partition("/")[0], out, tmp_path)
     assert not list(place.iterdir())

@@ -427,9 +427,10 @@ def test_options_of_priorities_are_refused_before_anything_is_added(place: Path)
 
 
 @pytest.mark.parametrize("name", ["arrays", "ring"])
-def test_the_example_scripts_run(name: str, place: Path) -> None:
+def test_the_example_scripts_run(name: str, place: Path, tmp_path: Path) -> None:
     pytest.importorskip("stable_baselines3", reason="its buffer is what one of them compares with")
-    script = Path(__file__).resolve().parents[2] / "examples" / "cleanrl" / f"dqn_{name}.py"
+    root = Path(__file__).resolve().parents[2]
+    script = root / "examples" / "cleanrl" / f"dqn_{name}.py"
     sources = os.pathsep.join(str(Path(entry).resolve()) for entry in sys.path if entry)
     ran = subprocess.run(
         [sys.executable, script, "1500"],
@@ -441,3 +442,7 @@ def test_the_example_scripts_run(name: str, place: Path) -> None:
     )
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.startswith("mean return of the last 20 episodes: "), ran.stdout
+    sys.path.append(str(root / "docs" / "gallery"))
+    import gallery
+
+    gallery.drawn_if_possible(f"cleanrl/dqn_{name}", ran.stdout, tmp_path)

@@ -27,6 +27,8 @@ from stable_baselines3 import PPO
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "finrl_dow30_sb3.py"
 MOST_LINES = 20
+sys.path.append(str(EXAMPLE.parents[1] / "docs" / "gallery"))
+import gallery  # noqa: E402
 
 
 def test_the_training_has_at_most_20_lines() -> None:
@@ -77,3 +79,4 @@ def test_policies_are_trained_and_compared(place: Path, tmp_path: Path) -> None:
     assert ran.stdout.count("Sharpe not distinguishable") + ran.stdout.count("Sharpe worse") == 8
     assert "2 policies tried" in ran.stdout
     assert not list(tmp_path.iterdir())
+    gallery.drawn_if_possible(EXAMPLE.stem, ran.stdout, tmp_path)
