@@ -20,6 +20,18 @@ root_doc = "index"
 
 html_theme = "furo"
 html_title = f"Backcast {release}"
+templates_path = ["_templates"]
+# The theme's own parts, and the list of published versions below the search.
+html_sidebars = {
+    "**": [
+        "sidebar/brand.html",
+        "sidebar/search.html",
+        "sidebar/versions.html",
+        "sidebar/scroll-start.html",
+        "sidebar/navigation.html",
+        "sidebar/scroll-end.html",
+    ]
+}
 html_copy_source = False
 html_show_sourcelink = False
 

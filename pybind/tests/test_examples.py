@@ -110,7 +110,7 @@ def test_every_tutorial_has_a_notebook_and_names_it() -> None:
 @pytest.mark.parametrize(("page", "notebook"), NOTEBOOKS.items())
 def test_a_notebook_is_that_of_its_page(page: str, notebook: str, tmp_path: Path) -> None:
     program, written = TUTORIALS / "notebook.py", tmp_path / "notebook.ipynb"
-    argv = [sys.executable, program, TUTORIALS / f"{page}.md", written]
+    argv: list[str | Path] = [sys.executable, program, TUTORIALS / f"{page}.md", written]
     subprocess.run(argv, check=True, timeout=60)
     assert written.read_text() == (EXAMPLES / f"{notebook}.ipynb").read_text(), " ".join(
         map(str, argv[1:])
