@@ -225,7 +225,8 @@ wheels: notices-check $(STAMP)/wheel ## Build the wheels of all targets in WHEEL
 	  $(MAKE) --no-print-directory one-wheel TARGET=$$target || exit; \
 	  else echo "No wheel for $$target: run \`rustup target add $$target\`" >&2; fi; done
 
-# Gives the same bytes each time.
+# Gives the same bytes each time. LC_ALL sets the order of the files in SHA256SUMS.
+release: export LC_ALL := C
 release: wheels sdist ## Write wheels, source distribution, bill of materials, changes and checksums into out/release
 	@cargo cyclonedx --version >/dev/null 2>&1 || { \
 	  echo "cargo-cyclonedx not found: cargo install --locked cargo-cyclonedx" >&2; exit 1; }

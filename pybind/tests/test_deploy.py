@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -56,6 +57,30 @@ def test_the_image_is_built_without_what_git_ignores() -> None:
     assert len(ignored) > 5
     names = {name.strip("/") for name in ignored}
     assert names - {name.removeprefix("**/") for name in left_out} == set()
+
+
+def test_bills_of_two_runs_in_two_folders_are_equal() -> None:
+    names = ["core", "layout", "pybind"]
+
+    def bill(folder: str, run: int, names: list[str]) -> str:
+        refs = [f"path+file://{folder}/{name}" for name in names]
+        made = {
+            "serialNumber": f"urn:uuid:{run}",
+            "metadata": {"timestamp": f"2026-01-0{run}"},
+            "components": [{"bom-ref": ref, "name": ref[-4:]} for ref in refs],
+            "dependencies": [{"ref": ref, "dependsOn": refs} for ref in refs],
+        }
+        argv = [sys.executable, str(DEPLOY / "bill_of_materials.py"), folder]
+        written = json.dumps(made)
+        ran = subprocess.run(
+            argv, input=written, stdout=subprocess.PIPE, text=True, check=True, timeout=60
+        )
+        return ran.stdout
+
+    first = bill("/one/backcast", 1, names)
+    assert first == bill("/srv/two", 2, names[::-1])
+    assert first.count("path+file://./core") == 5
+    assert first != bill("/srv/two", 2, names[:2])
 
 
 def test_prometheus_finds_the_daemon_and_the_rules() -> None:
