@@ -135,7 +135,9 @@ fn other_processes_see_the_ages_that_a_learner_counts() {
     let stat = shelf.run(&["stat", "pong"]).expect(0).out;
     assert!(stat.contains("AGES") && stat.contains(", all <= 511"), "{stat}");
     let top = shelf.run(&["top", "--once", "--interval", "0.05"]).expect(0).out;
-    let line = format!("reader 0 (pid {pid}) of pong: ages of drawn rows half <= ");
+    let line = format!(
+        "reader 0 (pid {pid}) of pong: ages of drawn rows, in newer rows of the lane: half <= "
+    );
     assert!(top.contains(&line) && top.contains(", all <= 511"), "{top}");
     let shown = shelf.json(&["top", "--once", "--interval", "0.05"]).remove(0);
     let own = learner.draw(0);

@@ -113,9 +113,8 @@ impl IoCause {
             Self::Device => "check the disk and the kernel's log (`dmesg`), then try again",
             Self::Stale => "the network file system lost the file: mount it again, then try again",
             Self::Path => "check the path: the length of its names, and where its links lead",
-            Self::Access | Self::Missing | Self::Other => {
-                "check that the directory is yours and writable"
-            }
+            Self::Missing => "check the path, and create the directory if it is missing",
+            Self::Access | Self::Other => "check that the directory is yours and writable",
         };
         text.to_owned()
     }
@@ -143,7 +142,7 @@ mod tests {
             (libc::ELOOP, IoCause::Path, false, ""),
             (libc::ENAMETOOLONG, IoCause::Path, false, ""),
             (libc::ENOTDIR, IoCause::Path, false, ""),
-            (libc::ENOENT, IoCause::Missing, false, ""),
+            (libc::ENOENT, IoCause::Missing, false, "create"),
             (libc::ETXTBSY, IoCause::Other, false, ""),
         ] {
             let error = io::Error::from_raw_os_error(errno);

@@ -136,7 +136,8 @@ impl ReplayBuffer {
         _named: Option<&Bound<'_, PyDict>>,
     ) -> Result<Self, Failure> {
         let instead = "call ReplayBuffer.create(name, schema, capacity=...) or, for a ring that \
-                       exists, ReplayBuffer.attach(name)";
+                       exists, ReplayBuffer.attach(name); libraries that make their buffer have \
+                       backcast.sb3.ReplayBuffer and backcast.cleanrl.ReplayBuffer";
         Err(no_constructor("ReplayBuffer", instead))
     }
 

@@ -34,8 +34,8 @@ impl ReaderFrame {
     pub(crate) fn line(&self, ring: &str) -> String {
         let ring = columns::shortened(&printable(ring), columns::LONGEST_NAME);
         let Self { slot, pid, ages } = self;
-        let ages = ages_in_words(ages);
-        format!("reader {slot} (pid {pid}) of {ring}: ages of drawn rows {ages}")
+        let (reader, ages) = (format!("reader {slot} (pid {pid}) of {ring}"), ages_in_words(ages));
+        format!("{reader}: ages of drawn rows, in newer rows of the lane: {ages}")
     }
 }
 
@@ -56,7 +56,8 @@ mod tests {
         assert_eq!(shown.len(), 1, "a reader that drew nothing has no line");
         assert_eq!(
             shown[0].line("pong"),
-            "reader 3 (pid 4242) of pong: ages of drawn rows half <= 1, 90% <= 1, all <= 1"
+            "reader 3 (pid 4242) of pong: ages of drawn rows, in newer rows of the lane: \
+             half <= 1, 90% <= 1, all <= 1"
         );
         seen.stats = None;
         assert_eq!(ReaderFrame::all_of(&seen), []);
