@@ -49,7 +49,9 @@ def started(place: Path, shown: str, stderr: int) -> subprocess.Popen[str]:
     folder = str(Path(__file__).parent)
     path = place / "progress_program.py"
     path.write_text(CODE)
-    env = os.environ | {"BACKCAST_DIR": str(place), "PYTHONPATH": folder, "COLUMNS": "200"}
+    # The package of the tests, which under `make mutants` is a changed copy.
+    sources = os.pathsep.join([folder, *filter(None, sys.path)])
+    env = os.environ | {"BACKCAST_DIR": str(place), "PYTHONPATH": sources, "COLUMNS": "200"}
     return subprocess.Popen(
         [sys.executable, str(path), shown],
         stdin=subprocess.PIPE,
