@@ -2,7 +2,8 @@
 
 use crate::market::Market;
 use backcast_gym::{
-    AutoresetMode, EpisodeError, PortfolioError, PortfolioOptions, PortfolioVectorEnv, ResetSeed,
+    AutoresetMode, EpisodeError, Generator, PortfolioError, PortfolioOptions, PortfolioVectorEnv,
+    ResetSeed,
 };
 
 const MODES: [AutoresetMode; 3] =
@@ -204,6 +205,49 @@ fn a_masked_or_unnamed_stream_stays_where_it_is() {
         env.reset(ResetSeed::Each(&[None, None]), None, None).unwrap();
     }
     assert_eq!(touched.obs().day[1], kept.obs().day[1]);
+}
+
+#[test]
+fn streams_continue_those_of_another_or_derive_from_its_first() {
+    let generators = [Generator::SplitMix64, Generator::Mt19937];
+    let begun = |n: usize, generator: Generator, seed: u64| {
+        let options = PortfolioOptions { generator, ..PortfolioOptions::default() };
+        let mut env = env(&crash(300, 999), n, options);
+        env.reset(ResetSeed::One(seed), None, None).unwrap();
+        env
+    };
+    // The next three starts of each sub-environment.
+    let starts = |env: &mut PortfolioVectorEnv| {
+        let mut of = vec![[0; 3]; env.num_envs()];
+        for draw in 0..3 {
+            env.reset(ResetSeed::Keep, None, None).unwrap();
+            of.iter_mut().zip(&env.obs().day).for_each(|(starts, day)| starts[draw] = *day);
+        }
+        of
+    };
+    for (from, to) in generators.into_iter().flat_map(|from| generators.map(|to| (from, to))) {
+        let case = format!("{from:?} {to:?}");
+        let after = |old: &PortfolioVectorEnv, seed: u64| {
+            let mut new = begun(4, to, seed);
+            new.continue_streams_of(old);
+            starts(&mut new)
+        };
+        let mut old = begun(2, from, 5);
+        let found = after(&old, 900);
+        assert_eq!(found, after(&old, 901), "{case}: the own seed is forgotten");
+        let rest = starts(&mut old);
+        let kept = if from == to { 2 } else { 0 };
+        assert_eq!(found[..kept], rest[..kept], "{case}");
+        let derived = &found[kept..];
+        assert!(derived.windows(2).all(|pair| pair[0] != pair[1]), "{case}: {derived:?}");
+        assert!(derived.iter().all(|starts| !rest.contains(starts)), "{case}: {derived:?}");
+        // They follow from the seed of the first stream, and from where it stands.
+        for other in [&begun(2, from, 6), &old] {
+            let others = after(other, 900);
+            let pairs = derived.iter().zip(&others[kept..]);
+            assert!(pairs.into_iter().all(|(one, other)| one != other), "{case}");
+        }
+    }
 }
 
 #[test]

@@ -169,3 +169,27 @@ fn a_liquidation_closes_longs_before_shorts_and_keeps_what_cannot_be_traded() {
     assert_eq!(env.obs().shares, [0, 0, 1_000, 0]);
     assert!(env.details().unwrap().liquidated[0]);
 }
+
+#[test]
+fn a_position_without_a_row_waits_for_one_while_the_others_are_liquidated() {
+    // 3,000 shares of each at 10, with 30,000 owed. On day 3 the second falls to 4, so that the
+    // equity is 12,000 of 42,000, and the first has no row.
+    let market = Market::random(1, 2, 7)
+        .flat(0, &[10.0; 7])
+        .flat(1, &[10.0, 10.0, 10.0, 4.0, 4.0, 4.0, 4.0])
+        .without(0, [3]);
+    let options = PortfolioOptions {
+        hmax: 3_000,
+        margin: Some(Margin { initial: 0.5, maintenance: 0.3, ..Margin::default() }),
+        ..options()
+    };
+    let mut env = begun(&market, options, 2);
+    env.step(&[1.0, 1.0]).unwrap();
+    assert_eq!(env.obs().shares, [3_000, 3_000]);
+    env.step(&[0.0, 0.0]).unwrap();
+    let details = env.details().unwrap();
+    assert!(details.liquidated[0]);
+    assert!(near(details.fills[0], 0.0) && near(details.fills[1], -3_000.0));
+    assert_eq!(env.obs().shares, [3_000, 0]);
+    assert!(near(env.obs().cash[0], -18_000.0));
+}

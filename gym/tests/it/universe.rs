@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use crate::market::{Market, actions};
 use backcast_gym::{
-    AutoresetMode, Delisting, PortfolioError, PortfolioOptions, PortfolioVectorEnv, ResetSeed,
+    AutoresetMode, Delisting, Margin, PortfolioError, PortfolioOptions, PortfolioVectorEnv,
+    ResetSeed,
 };
 
 /// T00 is there throughout, T01 leaves after day 29, T02 comes on day 70 of 100: no day has all
@@ -77,6 +78,37 @@ fn a_delisted_holding_is_settled_at_its_last_close_for_nothing() {
             (reward - (30_250.0_f64 / 30_250.0).ln()).abs() < 1e-12,
             "close to close: {reward}"
         );
+    }
+}
+
+#[test]
+fn a_delisted_position_in_units_is_settled_at_its_last_close_be_it_short_or_a_fraction() {
+    let margin = Some(Margin { borrow_rate: 0.0, loan_rate: 0.0, ..Margin::default() });
+    let base = free(PortfolioOptions::default());
+    let plain = PortfolioOptions { step_info: true, record: true, ..base };
+    let fractional = PortfolioOptions { fractional: true, ..plain.clone() };
+    let table = [
+        ("whole", plain.clone(), 1.0, 100.0),
+        ("fraction", fractional.clone(), 0.255, 25.5),
+        ("short", PortfolioOptions { margin, ..plain }, -1.0, -100.0),
+        ("short fraction", PortfolioOptions { margin, ..fractional }, -0.255, -25.5),
+    ];
+    for (case, options, action, held) in table {
+        let mut env = on_day(&universe(), options, 28);
+        env.step(&[0.0, action, 0.0]).unwrap();
+        assert_eq!(env.obs().cash[0], 30_000.0 - held * 10.0, "{case}");
+        env.step(&[0.0; 3]).unwrap();
+        let cash = 30_000.0 + held * 2.5;
+        assert_eq!((env.obs().cash[0], env.total_asset_at_close()[0]), (cash, cash), "{case}");
+        let kept = env.obs().units.get(1).copied().unwrap_or_else(|| env.obs().shares[1].into());
+        assert_eq!((kept, env.obs().avg_buy_price[1]), (0.0, 0.0), "{case}");
+        let [fill] = env.fills() else { panic!("{case}: {:?}", env.fills()) };
+        let is = (fill.ticker, fill.price, fill.fee, fill.quantity, fill.is_settlement);
+        assert_eq!(is, (1, 12.5, 0.0, -held, true), "{case}");
+        assert_eq!(env.metrics_so_far(0).unwrap().trades, 1, "{case}: a settlement is no order");
+        // Nothing is left that a later day could pay.
+        env.step(&[0.0; 3]).unwrap();
+        assert_eq!((env.obs().cash[0], env.fills().len()), (cash, 0), "{case}");
     }
 }
 
