@@ -299,6 +299,52 @@ mod tests {
     }
 
     #[test]
+    fn auctions_whose_waiting_order_differs_in_anything_have_different_digests() {
+        let plain = NewOrder {
+            owner: 3,
+            place: 1,
+            side: Side::Buy,
+            kind: OrderKind::Limit,
+            price: 100,
+            quantity: 5,
+            now: 8,
+        };
+        // `order` takes number 0 or 1 of an auction that has room for two, after others that are
+        // withdrawn.
+        let digest = |number: u16, more: usize, order: NewOrder| {
+            let mut auction = CallAuction::new(2, AuctionRule::default());
+            (0..2).for_each(|_| assert!(auction.push(NewOrder { now: 1, ..plain }).is_some()));
+            for tick in 0..more as u32 {
+                auction.withdraw(0);
+                assert_eq!(auction.push(NewOrder { now: 2 + tick, ..plain }), Some(0));
+            }
+            auction.withdraw(number);
+            assert_eq!(auction.push(order), Some(number));
+            auction.withdraw(1 - number);
+            let mut words = Vec::new();
+            auction.digest(|word| words.push(word));
+            words
+        };
+        let found = [
+            ("nothing", digest(0, 0, plain)),
+            ("number", digest(1, 0, plain)),
+            ("arrival", digest(0, 1, plain)),
+            ("owner", digest(0, 0, NewOrder { owner: 4, ..plain })),
+            ("place", digest(0, 0, NewOrder { place: 2, ..plain })),
+            ("side", digest(0, 0, NewOrder { side: Side::Sell, ..plain })),
+            ("price", digest(0, 0, NewOrder { price: 101, ..plain })),
+            ("quantity", digest(0, 0, NewOrder { quantity: 6, ..plain })),
+            ("tick", digest(0, 0, NewOrder { now: 9, ..plain })),
+        ];
+        assert_eq!(found[0].1, digest(0, 0, plain));
+        for (at, (one, words)) in found.iter().enumerate() {
+            for (other, others) in &found[at + 1..] {
+                assert_ne!(words, others, "{one} and {other}");
+            }
+        }
+    }
+
+    #[test]
     fn an_auction_trades_the_most_shares_at_one_price() {
         use Side::{Buy, Sell};
         let cases: [Case; 5] = [

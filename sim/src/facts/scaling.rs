@@ -145,6 +145,27 @@ mod tests {
         assert!(variance_ratio(&[0.1; 5], 10).is_nan());
     }
 
+    /// Long series hide the corrections of the bias of short ones.
+    #[test]
+    fn variance_ratios_of_short_series_are_corrected_as_worked_out_by_hand() {
+        for (returns, q, ratio) in [
+            // The mean is 2 and the variance 24 / 2. Sums of two are off 4 by -4 and 2, and have
+            // the weight 2 * 2 / 3: (20 / (4 / 3)) / 12.
+            (&[0.0, 0.0, 6.0][..], 2, 1.25),
+            // The mean is 1 and the variance 12 / 3. Sums of two: (12 / 3) / 4; of three:
+            // (2 / 1.5) / 4.
+            (&[0.0, 0.0, 4.0, 0.0], 2, 1.0),
+            (&[0.0, 0.0, 4.0, 0.0], 3, 1.0 / 3.0),
+            (&[3.0, -1.0, 4.0, -1.0, 5.0, -9.0], 1, 1.0),
+        ] {
+            let found = variance_ratio(returns, q);
+            assert!((found - ratio).abs() < 1e-12, "{returns:?}, {q}: {found}");
+        }
+        for (returns, q) in [(&[1.0, 2.0, 3.0][..], 3), (&[1.0, 2.0], 0), (&[0.5; 4], 2)] {
+            assert!(variance_ratio(returns, q).is_nan(), "{returns:?}, {q}");
+        }
+    }
+
     #[test]
     fn fluctuation_exponents_are_those_of_theory() {
         let mut random = SeriesRandom::new(8);

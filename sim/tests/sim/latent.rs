@@ -1,7 +1,7 @@
 //! Makers that quote around the latent price.
 
 use backcast_sim::{
-    LatentConfig, Market, MarketConfig, Preset, Side, SlotRequest,
+    LatentConfig, MakerConfig, Market, MarketConfig, Preset, Side, SlotRequest,
     facts::{Simulated, manipulation::Schedule},
 };
 
@@ -24,6 +24,49 @@ fn the_mid_price_follows_the_makers_opinion_within_a_tick() {
     }
     let mean = sum / f64::from(ticks);
     assert!(mean < 1.0, "the mid-price is {mean} ticks from the makers' opinion on average");
+}
+
+/// Quotes are whole ticks. Those of all makers together are as far from their common price as if
+/// they were not rounded, to within half of a maker's share of a tick.
+#[test]
+fn makers_share_out_the_tick_around_the_latent_price() {
+    for count in [1, 2, 7] {
+        let mut config = informed();
+        let of = &mut config.population;
+        (of.noise.count, of.value.count, of.signal.count, of.executor.count) = (0, 0, 0, 0);
+        of.maker = MakerConfig {
+            count,
+            half_spread: 3.25,
+            spread_per_vol: 0.0,
+            flow_shift: 0.0,
+            root_shift: 0.0,
+            level_step: 2.0,
+            size: 10.0,
+            ..of.maker
+        };
+        // 10, 15 and 20 shares are 0, 2 and 4 ticks behind the quote, which is rounded away from
+        // the price by half a tick on average.
+        let distance = 3.25 + 0.5 + (15.0 * 2.0 + 20.0 * 4.0) / 45.0;
+        let share = 0.5 / f64::from(count) + 1e-9;
+        let mut market = Market::new(&config, 6).unwrap();
+        let mut prices = [false; 4];
+        for tick in 0..400 {
+            market.tick();
+            let price = market.fundamental(0);
+            for side in [Side::Buy, Side::Sell] {
+                let (mut shares, mut value) = (0.0, 0.0);
+                market.book(0).for_each_level(side, |level, quantity| {
+                    shares += f64::from(quantity);
+                    value += f64::from(quantity) * f64::from(level);
+                    true
+                });
+                let off = f64::from(side.sign()) * (price - value / shares) - distance;
+                assert!(off.abs() <= share, "{count} makers, {side:?}, tick {tick}: {off}");
+            }
+            prices[(price.fract() * 4.0) as usize] = true;
+        }
+        assert_eq!(prices, [true; 4], "prices between ticks");
+    }
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod book_fuzz;
 mod config;
 mod conservation;
 mod determinism;
+mod feature_values;
 mod features;
 mod history;
 mod latent;
