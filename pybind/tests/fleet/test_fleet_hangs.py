@@ -184,7 +184,9 @@ def test_signs_are_those_of_the_actor_or_of_its_processes() -> None:
     assert signs.newest(5.0) == [4.0, 3.0, 5.0], "none is in the future"
 
 
-def supervised(limit_s: float, signs: Callable[[], list[float]], process: Any) -> Supervisor:
+def supervised(
+    limit_s: float, signs: Callable[[], list[float]], process: Any, stop_s: float = 1.0
+) -> Supervisor:
     """Return a supervisor of one running actor; the caller checks and stops it."""
     settings = SupervisorSettings(
         spec=ActorSpec("walk:act", None, b""),
@@ -192,7 +194,7 @@ def supervised(limit_s: float, signs: Callable[[], list[float]], process: Any) -
         seed=0,
         restarts=RestartPolicy("signal", 5),
         start_timeout_s=2.0,
-        stop_timeout_s=1.0,
+        stop_timeout_s=stop_s,
         environment={},
         ring="",
         folders=[],
@@ -279,4 +281,53 @@ def test_an_actor_that_wakes_up_is_not_killed(monkeypatch: pytest.MonkeyPatch) -
     supervisor._check_hanging()
     assert asked == [100.0, 105.5, 115.5]
     assert supervisor._actors[0].stack == ""
+    ended(supervisor)
+
+
+class Stubborn:
+    """A process that ends when it is killed, and notes when it was told what."""
+
+    pid = 70
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.now = now
+        self.told: list[tuple[str, float]] = []
+
+    def ask_to_stop(self) -> None:
+        self.told.append(("asked", self.now()))
+
+    def terminate(self) -> None:
+        self.told.append(("SIGTERM", self.now()))
+
+    def kill(self) -> None:
+        self.told.append(("SIGKILL", self.now()))
+
+
+@pytest.mark.parametrize(
+    ("stop_s", "terminated_s"), [(0.5, 0.25), (1.0, 0.5), (1.5, 0.75), (8.0, 1.0)]
+)
+@pytest.mark.parametrize("hurry", [False, True], ids=["in time", "at once"])
+def test_a_stubborn_actor_has_time_after_each_step_unless_its_fleet_is_in_a_hurry(
+    stop_s: float, terminated_s: float, hurry: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [64.0]
+    monkeypatch.setattr(_supervisor, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(_supervisor, "ActorProcess", Stubborn)
+    process = Stubborn(lambda: clock[0] - 64.0)
+    supervisor = supervised(1.0, list, process, stop_s)
+    [actor] = supervisor._actors
+
+    def select(timeout_s: float) -> None:
+        assert timeout_s > 0.0
+        clock[0] += timeout_s
+        if process.told[-1][0] == "SIGKILL":
+            actor.process = None
+
+    monkeypatch.setattr(supervisor, "_select", select)
+    if hurry:
+        supervisor.hurry()
+    supervisor._stop_all()
+    steps_s = (0.0, 0.0, 0.0) if hurry else (0.0, terminated_s, stop_s)
+    assert process.told == list(zip(("asked", "SIGTERM", "SIGKILL"), steps_s, strict=True))
+    assert actor.state == "stopped"
     ended(supervisor)
