@@ -100,9 +100,13 @@ class Book:
                 self.remove(resting)
         return trades, cancelled
 
-    def follow(self, mid: float) -> list[Order]:
-        """Move the window if the price is in its outer quarters. Return the orders outside it."""
-        centre, edge = int(mid), (self.width - 1) // 4
+    def follow(self, mid: float, value: float) -> list[Order]:
+        """Move the window if the price is in its outer quarters. Return the orders outside it.
+
+        While a side is empty, the fundamental value counts in place of the price.
+        """
+        has_mid = self.best(BUY) is not None and self.best(SELL) is not None
+        centre, edge = int(mid if has_mid else value), (self.width - 1) // 4
         if self.low + edge <= centre <= self.low + self.width - 1 - edge:
             return []
         self.low = self.low_for(centre)

@@ -74,7 +74,7 @@ class Market:
         self.tape.end(one or self.book.best(BUY), one or self.book.best(SELL))
         if self.analyst:
             self.analyst.step()
-        for order in self.book.follow(self.tape.mid):
+        for order in self.book.follow(self.tape.mid, self.fundamental.value):
             self.dropped(order)
         if self.session.expires(self.now):
             self.last_quotes = (

@@ -259,7 +259,7 @@ impl Market {
             }
             venue.end_tick(config);
             model.end_tick(config, &venue.tape);
-            venue.follow(symbol, now, ledger, slots);
+            venue.follow((symbol, model.fundamental.value()), now, ledger, slots);
             if session.expires {
                 let accounts = (0..outside).chain(model.agents.accounts());
                 venue.expire(accounts, (symbol, now), ledger, slots);

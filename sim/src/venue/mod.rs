@@ -188,17 +188,20 @@ impl Venue {
         self.tape.end_tick(bid, ask, &config.arousal);
     }
 
-    /// Moves the window of the book if the price nears its edge.
+    /// Moves the window of the book if the price nears its edge. While a side of the book is empty
+    /// the mid-price stands still, also if all quotes would lie outside the window: the window
+    /// follows `value` then.
     #[inline]
     pub(crate) fn follow(
         &mut self,
-        symbol: u16,
+        (symbol, value): (u16, f64),
         now: u64,
         ledger: &mut Ledger,
         slots: &mut [Slot],
     ) {
         let (low, high) = self.book.window();
-        let centre = self.tape.mid2 / 2;
+        let has_mid = self.book.best_bid().is_some() && self.book.best_ask().is_some();
+        let centre = if has_mid { self.tape.mid2 / 2 } else { value as i32 };
         let edge = (high - low) / 4;
         if centre < low + edge || centre > high - edge {
             self.pit(symbol, now, ledger, slots).recentre(centre);

@@ -40,6 +40,34 @@ fn orders_wait_for_one_price_at_open_and_close_and_end_with_the_day() {
     assert!(auctions >= 11, "{auctions} of 12 auctions traded");
 }
 
+/// A night that moves the value out of the window of the book leaves no quote there. The window
+/// follows the value, so that makers quote again.
+#[test]
+fn a_night_beyond_the_window_of_the_book_does_not_close_the_market() {
+    let wide = SessionConfig { ticks: 600, u_shape: 0.0, auction_ticks: 0, overnight_sd: 0.2 };
+    let mut far = 0;
+    for (auction_ticks, seed) in [0, 30].into_iter().flat_map(|of| (0..8).map(move |n| (of, n))) {
+        let config = with_days(SessionConfig { auction_ticks, ..wide });
+        let mut market = Market::new(&config, seed).unwrap();
+        let settled = u64::from(auction_ticks) + 60..600 - u64::from(auction_ticks) - 1;
+        let (mut one_sided, mut value) = (0, market.fundamental(0));
+        for tick in 0..5 * 600_u64 {
+            market.tick();
+            let night = tick > 0 && tick.is_multiple_of(600);
+            far += u32::from(night && (market.fundamental(0) - value).abs() > 1_024.0);
+            value = market.fundamental(0);
+            let book = market.book(0);
+            let is_one_sided = book.best_bid().is_none() || book.best_ask().is_none();
+            one_sided += u32::from(settled.contains(&(tick % 600)) && is_one_sided);
+        }
+        market.check().unwrap();
+        assert!(one_sided <= 30, "{one_sided} ticks, seed {seed}, auctions {auction_ticks}");
+        let mid = market.mid(0);
+        assert!((mid / value).ln().abs() < 0.05, "{mid} and {value}, seed {seed}");
+    }
+    assert!(far > 10, "{far} nights went beyond the window");
+}
+
 #[test]
 fn the_first_price_of_a_day_holds_the_night() {
     let night = SessionConfig { overnight_sd: 0.03, ..DAY };
