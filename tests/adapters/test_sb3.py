@@ -27,7 +27,11 @@ FORMS: dict[str, list[dict[str, Any]]] = {
         {},
         {"preset": "teaching", "actions": "discrete_limit", "features": "full"},
         {"actions": "target", "frame_skip": 10},
-        {"actions": "quotes", "reward": "risk_adjusted"},
+        {
+            "actions": "quotes",
+            "reward": "risk_adjusted",
+            "reward_options": {"drawdown_penalty": 0.5},
+        },
     ],
 }
 """Keywords to try each registered environment with."""

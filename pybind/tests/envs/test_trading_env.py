@@ -221,7 +221,8 @@ def test_metrics_are_there_before_an_end() -> None:
 
 
 def test_copies_keep_the_state_and_pickles_the_settings() -> None:
-    env = TradingEnv(preset="stressed", reward="risk_adjusted", **SHORT)
+    weights = {"drawdown_penalty": 0.5, "sharpe_terminal_bonus": 0.1}
+    env = TradingEnv(preset="stressed", reward="risk_adjusted", reward_options=weights, **SHORT)
     env.reset(seed=1)
     env.step(2)
     twin = copy.deepcopy(env)

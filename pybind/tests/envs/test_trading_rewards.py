@@ -142,6 +142,14 @@ def test_a_reward_that_is_no_number_is_refused(reward: Any, words: list[str]) ->
     assert missing(error.value, words) == []
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_a_reward_that_is_not_finite_is_refused(value: float) -> None:
+    env = TradingEnv(reward=lambda: lambda step: value, **SHORT)
+    env.reset(seed=1)
+    with pytest.raises(bc.errors.EnvError, match="finite"):
+        env.step(1)
+
+
 def test_a_copy_has_rewards_of_its_own() -> None:
     env = TradingEnv(reward=Counting, **SHORT)
     env.reset(seed=1)

@@ -173,6 +173,7 @@ MADE = [
         EnvError,
         "'pnl_delta'",
     ),
+    make("no weight", {"reward": "risk_adjusted"}, EnvError, "'risk_adjusted'", "drawdown_penalty"),
     make(
         "infinite weight",
         {"reward": "risk_adjusted", "reward_options": {"drawdown_penalty": float("inf")}},

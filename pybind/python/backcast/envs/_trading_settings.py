@@ -113,7 +113,8 @@ class TradingSettings(AgentSettings, total=False):
         Set of episode seeds to draw from. The two are disjoint.
     reward : str or callable
         ``"pnl_delta"``, the default: change of equity. ``"risk_adjusted"``: minus a charge for a
-        deeper drawdown and for each fill, plus a Sharpe bonus at the end. Or a factory, called once
+        deeper drawdown and for each fill, plus a Sharpe bonus at the end, by the weights that
+        ``reward_options`` gives: at least one. Or a factory, called once
         for each environment, of a callable that takes a :class:`RewardInput` and returns the
         reward. If the callable has a method ``reset(start)``, each episode begins by calling it.
     reward_options : dict, optional

@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyTuple};
 
 use crate::argument::{Argument, no_constructor, wrong_type};
-use crate::error::Failure;
+use crate::error::{ErrorClass, Failure};
 use crate::markets::callback::{CallbackObject, FirstException};
 use crate::markets::trading::fill::Fills;
 
@@ -72,7 +72,12 @@ impl RewardFunction for PythonReward {
             object.call(|object| {
                 let given = object.call1((RewardInput::of(input),))?;
                 let Ok(given) = given.extract::<Argument<f64>>();
-                given.get("what the reward returned", "a number")
+                let reward = given.get("what the reward returned", "a number")?;
+                if reward.is_finite() {
+                    return Ok(reward);
+                }
+                let message = format!("the reward returned {reward}; give a finite number");
+                Err(Failure::new(ErrorClass::Env, message))
             })
         });
         reward.unwrap_or_default()

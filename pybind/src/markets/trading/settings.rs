@@ -303,11 +303,20 @@ impl<'py> Given<'_, 'py> {
             let message = format!("{name} is {weight}; give a finite number");
             Err(Failure::new(ErrorClass::Env, message))
         };
-        let reward = RiskAdjustedReward::new(
+        let weights = [
             weight("drawdown_penalty")?,
             weight("transaction_cost_per_trade")?,
             weight("sharpe_terminal_bonus")?,
-        );
+        ];
+        if weights.iter().all(|weight| *weight == 0.0) {
+            let message = "reward \"risk_adjusted\" is \"pnl_delta\" without a weight; give \
+                           drawdown_penalty, transaction_cost_per_trade or sharpe_terminal_bonus \
+                           in reward_options"
+                .to_owned();
+            return Err(Failure::new(ErrorClass::Env, message));
+        }
+        let [drawdown, fill, sharpe] = weights;
+        let reward = RiskAdjustedReward::new(drawdown, fill, sharpe);
         Ok(RewardFactory::new(move || reward.with_scale(scale)))
     }
 }
