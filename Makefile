@@ -116,6 +116,7 @@ fuzz-lib: tools ## Fuzz damaged rings, hostile peers, CSV and Parquet by coverag
 # hour of two cores.
 storm: $(STAMP)/dev native ## Kill writers, readers and daemons STORM_KILLS times each, check every row, and run STORM_PROGRAMS programs: hours
 	BACKCAST_PROGRAMS=$(STORM_PROGRAMS) $(PY) -m pytest --quiet -n 2 -o faulthandler_timeout=7200 pybind/tests/programs/test_programs.py
+	BACKCAST_LONG=1 $(PY) -m pytest --quiet -n 2 -o faulthandler_timeout=7200 pybind/tests/sampling/test_shards.py pybind/tests/sampling/test_killed_processes.py
 	BACKCAST_STORM_KILLS=$(STORM_KILLS) BACKCAST_STORM_RINGS=$$(( $(STORM_KILLS) / 20 )) \
 	  BACKCAST_STORM_STOPS=$$(( $(STORM_KILLS) * 4 )) BACKCAST_HUNT_WINDOWS=$(HUNT_WINDOWS) \
 	  cargo test --release -p backcast-tests --locked --test storm --test lease_storm --test lease_order_storm --test daemon_storm --test resize_storm --test priority_storm --test params_storm --test torn_hunt --test gather_hunt -- --nocapture

@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 from backcast._shards import Block, BlockHeads, Drawn
 from backcast.errors import SampleError
-from budgets import budget
+from budgets import budget, budget_of
 from numpy.typing import NDArray
 
-DRAWS = 1_000_000
-"""Draws of the long form."""
+DRAWS = budget_of(1_000_000, 250_000)
 BINS = 10
 SIZES = (100, 1_000, 10_000)
 GROWTH = (40, 60, 80)
@@ -227,12 +226,12 @@ def ratio_of(case: Case, heads_of: type[BlockHeads], draws: int) -> float:
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_draws_over_shards_are_those_of_one_ring(case: Case) -> None:
-    assert ratio_of(case, BlockHeads, budget(DRAWS)) < 1
+    assert ratio_of(case, BlockHeads, DRAWS) < 1
 
 
 @pytest.mark.parametrize("control", [EqualShares, OldCounts])
 def test_other_choices_of_the_shard_are_found_out(control: type[BlockHeads]) -> None:
-    assert ratio_of(CASES["uniform"], control, budget(DRAWS)) > 1.5
+    assert ratio_of(CASES["uniform"], control, DRAWS) > 1.5
 
 
 def block(mass: float, q: list[float], count: int | None = None) -> Block:
