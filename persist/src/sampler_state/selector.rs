@@ -190,3 +190,45 @@ impl SavedPriority {
         Ok(PriorityOptions { table, alpha, eps, beta, normalize, stratified, stride, initial, by })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use backcast_core::{DType, Ring, RingOptions, SamplerOptions, SamplerState, Schema};
+    use serde_json::json;
+
+    use super::super::{sampler_state, sampler_state_json};
+    use super::*;
+
+    #[test]
+    fn every_choice_of_a_priority_comes_back_and_no_other_word_does() {
+        let schema = Schema::builder().column("obs", DType::F32, &[]).build().unwrap();
+        let ring = Ring::heap(&schema, RingOptions::with_capacity(50)).unwrap();
+        let plain = ring.sampler(SamplerOptions::seeded(7)).unwrap().state();
+        let annealed = Alpha::Annealed { first: 0.9, last: 0.1, batches: 30 };
+        let of = |alpha: Alpha| PriorityOptions::alpha(alpha).table("mine");
+        let mut texts = Vec::new();
+        for options in [
+            of(Alpha::Constant(0.7)),
+            of(annealed),
+            of(Alpha::Table),
+            of(Alpha::Table).beta(Beta::Constant(0.3)).eps(0.25),
+            of(Alpha::Table).initial(InitialPriority::Held),
+            of(Alpha::Table).by(PriorityOrder::Rank),
+            of(Alpha::Table).stride(40),
+        ] {
+            let given = SamplerState { selector: Selector::Priority(options), ..plain.clone() };
+            let json = sampler_state_json(&given);
+            assert_eq!(sampler_state(&json).unwrap(), given);
+            texts.push(json.to_string());
+            for key in ["exponent", "beta", "weights", "initial", "by"] {
+                let mut json = json.clone();
+                json["priority"][key] = json!("rising");
+                let refused = sampler_state(&json).unwrap_err();
+                assert!(refused.problem.contains("rising"), "{key}: {refused}");
+            }
+        }
+        texts.sort();
+        texts.dedup();
+        assert_eq!(texts.len(), 7, "states that differ look alike");
+    }
+}

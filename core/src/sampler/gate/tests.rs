@@ -139,6 +139,35 @@ fn a_draw_of_a_ring_that_was_emptied_waits() {
     }
 }
 
+/// A choice that lets draws through without a writer ends them on an empty ring.
+#[test]
+fn a_draw_of_an_emptied_ring_waits_where_a_writer_may_come() {
+    let limiter = RateLimiter::min_size(1);
+    for (limiter, has_writer, waits) in [
+        (limiter.no_writer(NoWriter::Wait), true, true),
+        (limiter.no_writer(NoWriter::Wait), false, true),
+        (limiter.no_writer(NoWriter::Pass), true, true),
+        (limiter.enabled(false), true, false),
+        (limiter.enabled(false), false, false),
+        (limiter.enabled(false).no_writer(NoWriter::Pass), true, false),
+    ] {
+        let ring = ring(limiter);
+        let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+        assert!((0..6).all(|_| try_append(&mut writer)));
+        let mut sampler = ring.sampler(SamplerOptions::seeded(1)).unwrap();
+        sampler.sample(4).unwrap();
+        let _writer = has_writer.then_some(writer);
+        ring.clear().unwrap();
+        sampler.set_timeout(Some(Duration::ZERO));
+        let case = format!("{limiter:?}, a writer: {has_writer}");
+        let refused = sampler.sample(4).unwrap_err();
+        let waited = matches!(refused, SampleError::Limited(LimitError::TimedOut(_)));
+        let is_empty = matches!(refused, SampleError::Empty { .. });
+        assert_eq!((waited, is_empty), (waits, !waits), "{case}: {refused}");
+        assert_eq!(sampler.gate.holds_empty_ring(&ring), waits, "{case}");
+    }
+}
+
 /// The ring holds at most 199 transitions. The first one inserted after the clear has lost its row.
 #[test]
 fn every_draw_of_a_filled_ring_is_allowed_though_a_counted_transition_was_dropped() {
