@@ -211,6 +211,34 @@ def test_a_cut_counts_as_a_truncation() -> None:
         assert np.flatnonzero(block["truncated"]).tolist() == [4, 9, 14]
 
 
+def test_a_lane_whose_new_rows_are_all_too_old_is_not_awaited() -> None:
+    columns = {"obs": "f4", "policy_version": "u4"}
+    with bc.ReplayBuffer.create(None, columns, capacity=4_000, lanes=2) as buf:
+        new, old = buf.writer(), buf.writer()
+        end = {"terminated": False, "truncated": False}
+        age = {"policy_age": 1}
+        sampler = buf.sampler(form=bc.Rollout(16), select=bc.Consume(), max_age=age)
+        for t in range(50):
+            new.append(obs=t, policy_version=9, **end)
+            old.append(obs=t, policy_version=0, **end)
+        block = sampler.sample(None, timeout=0)
+        assert block["obs"].shape == (16, 3)
+        assert set((block.index >> 48).ravel().tolist()) == {0}
+        # Once it acts with a young policy it is awaited again.
+        for t in range(20):
+            new.append(obs=t, policy_version=9, **end)
+        for t in range(10):
+            old.append(obs=t, policy_version=9, **end)
+        with pytest.raises(bc.WaitTimeoutError):
+            sampler.sample(None, timeout=0)
+        for t in range(10):
+            old.append(obs=t, policy_version=9, **end)
+        block = sampler.sample(None, timeout=0)
+        assert set((block.index >> 48).ravel().tolist()) == {0, 1}
+        new.close()
+        old.close()
+
+
 def draw(name: str, results: Any) -> None:  # noqa: ANN401
     """Draw blocks until all that were announced are gone."""
     with bc.ReplayBuffer.attach(name) as buf, rollouts(buf, 20, 1) as sampler:

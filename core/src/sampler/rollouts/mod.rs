@@ -35,7 +35,8 @@ use crate::error::FormError;
 pub struct Rollout {
     /// Transitions of a column, `T`.
     pub length: u32,
-    /// Lanes for which a block waits. With `None` it waits for every lane that has a writer.
+    /// Lanes for which a block waits. With `None` it waits for every lane that has a writer, unless
+    /// all new rows of the lane are too old.
     pub lanes: Option<u32>,
 }
 

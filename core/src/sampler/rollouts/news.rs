@@ -146,7 +146,8 @@ impl NewTransitions {
         let count = |some: fn(&LaneNews) -> bool| {
             self.lanes.iter().filter(|of| of.columns(length) == 0 && some(of)).count()
         };
-        let to_come = count(|of| of.has_writer);
+        // A lane of which all new rows are too old would be awaited for ever.
+        let to_come = count(|of| of.has_writer && (of.too_old == 0 || !of.rows.is_empty()));
         let needed = match form.lanes {
             None => ready + to_come,
             Some(lanes) => {
