@@ -467,13 +467,17 @@ def _episode_ends(batch: Mapping[str, Any]) -> NDArray[np.int64] | None:
     if "mask" in batch or "future" in batch or "offsets" not in batch:
         return None
     offsets, rewards = np.asarray(batch["offsets"]), np.asarray(_column(batch, "reward"))
-    # A ring may have a column `offsets` of its own, which does not make its batches ragged.
+    # A ring may have a column `offsets` of its own, which does not make its batches ragged. JAX
+    # makes narrower numbers of those of a batch.
+    if offsets.dtype.kind not in "iuf" or not offsets.ndim == rewards.ndim == 1:
+        return None
+    # Differences of unsigned numbers would wrap.
+    offsets = offsets.astype(np.float64)
     ragged = (
-        offsets.dtype == np.int64
-        and offsets.ndim == rewards.ndim == 1
-        and len(offsets) > 1
+        len(offsets) > 1
         and offsets[0] == 0
         and offsets[-1] == len(rewards)
         and bool((np.diff(offsets) > 0).all())
+        and bool((offsets % 1 == 0).all())
     )
-    return offsets[1:] - 1 if ragged else None
+    return offsets[1:].astype(np.int64) - 1 if ragged else None

@@ -224,6 +224,9 @@ def test_returns_of_ragged_episodes_are_those_of_padded_ones(
     sums = returns_of.discounted(padded, gamma=gamma)[mask]
     np.testing.assert_array_equal(returns_of.discounted(ragged, gamma=gamma), sums)
     assert not np.array_equal(sums, ragged["reward"])
+    for dtype in ("i4", "u8", "f8"):
+        narrow = dict(ragged) | {"offsets": ragged["offsets"].astype(dtype)}
+        np.testing.assert_array_equal(returns_of.discounted(narrow, gamma=gamma), sums)
     # A ragged episode ends at its last transition, whatever the flags of the batch say.
     ragged["truncated"][:] = False
     np.testing.assert_array_equal(returns_of.discounted(ragged, gamma=gamma), sums)
