@@ -1,7 +1,7 @@
 //! Makers: cancel and requote three levels on both sides, around the latent price or the mid-price.
 
 use crate::{
-    book::{OrderKind, Side},
+    book::{OrderKind, Quote, Side},
     config::MakerConfig,
     rng::RandomStream,
     venue::AgentDesk,
@@ -57,13 +57,8 @@ impl Maker {
         let limit = desk.limits().order;
         desk.sweep(Side::Buy, self.bid);
         desk.sweep(Side::Sell, self.ask);
-        for level in 0..LEVELS {
-            let away = config.level_step * level as f64;
-            let size = super::shares(config.size * (1.0 + 0.5 * level as f64), limit);
-            let (bid, ask) = (f64::from(self.bid) - away, f64::from(self.ask) + away);
-            desk.place_for_maker(Side::Buy, OrderKind::Limit, floor(bid), size);
-            desk.place_for_maker(Side::Sell, OrderKind::Limit, ceil(ask), size);
-        }
+        let quotes = quotes(config, limit, (f64::from(self.bid), f64::from(self.ask)));
+        desk.quote(OrderKind::Limit, &quotes);
     }
 
     pub(super) const fn digest(self) -> u64 {
@@ -93,13 +88,22 @@ pub(super) fn act(
     let bid = desk.best_ask().map_or(bid, |ask| bid.min(f64::from(ask - 1)));
     let ask = f64::from(ceil(centre + half));
     let ask = desk.best_bid().map_or(ask, |bid| ask.max(f64::from(bid + 1)));
-    for level in 0..LEVELS {
-        let away = config.level_step * level as f64;
-        let size = super::shares(config.size * (1.0 + 0.5 * level as f64), limit);
-        desk.place(Side::Buy, OrderKind::PostOnly, floor(bid - away), size);
-        desk.place(Side::Sell, OrderKind::PostOnly, ceil(ask + away), size);
-    }
+    desk.quote(OrderKind::PostOnly, &quotes(config, limit, (bid, ask)));
     config.wait
+}
+
+/// Returns the quotes of all levels, from the touch outwards: a bid and an ask in turn.
+#[inline]
+fn quotes(config: &MakerConfig, limit: i32, (bid, ask): (f64, f64)) -> [Quote; 2 * LEVELS] {
+    std::array::from_fn(|at| {
+        let level = (at / 2) as f64;
+        let away = config.level_step * level;
+        let quantity = super::shares(config.size * (1.0 + 0.5 * level), limit);
+        match at % 2 {
+            0 => Quote { side: Side::Buy, price: floor(bid - away), quantity },
+            _ => Quote { side: Side::Sell, price: ceil(ask + away), quantity },
+        }
+    })
 }
 
 /// Returns the highest price at or below `x`. `f64::floor` compiles to a call in most builds.

@@ -9,6 +9,7 @@ mod bitmap;
 mod order;
 
 use self::bitmap::Bitmap;
+pub(crate) use self::order::Quote;
 pub use self::order::{
     BookEvents, BookFill, BookOp, BookOutcome, BookReject, NewOrder, Order, OrderKind, Removal,
     Side,
@@ -254,8 +255,7 @@ impl Book {
         if new.kind == OrderKind::PostOnly && self.crosses(new.side, limit) {
             return Err(BookReject::WouldTrade);
         }
-        let id = self.next_id;
-        self.next_id = self.next_id.wrapping_add(1).max(1);
+        let id = self.take_id();
         let left = self.take(&new, limit, events);
         let mut outcome = BookOutcome { filled: new.quantity - left, resting: 0, slot: NIL, id };
         if left > 0 && new.kind != OrderKind::Marketable {
@@ -263,6 +263,36 @@ impl Book {
             outcome.resting = left;
         }
         Ok(outcome)
+    }
+
+    /// Returns whether all quotes would come to rest whole, one after the other.
+    #[inline]
+    pub(crate) fn rests_all(&self, quotes: &[Quote]) -> bool {
+        let (mut bid, mut ask) =
+            (self.best_bid().unwrap_or(0), self.best_ask().unwrap_or(i32::MAX));
+        for Quote { side, price, .. } in quotes {
+            match side {
+                Side::Buy => bid = bid.max(*price),
+                Side::Sell => ask = ask.min(*price),
+            }
+        }
+        bid < ask
+            && quotes.len() + usize::from(self.live) <= self.orders.len()
+            && quotes.iter().all(|quote| self.holds(quote.price))
+    }
+
+    /// Rests a new order that does not cross, within the window of a book that is not full.
+    #[inline]
+    pub(crate) fn rest_whole(&mut self, new: &NewOrder) -> u16 {
+        let id = self.take_id();
+        self.rest(new, id, new.quantity, (new.price - self.base) as usize)
+    }
+
+    #[inline]
+    fn take_id(&mut self) -> u32 {
+        let id = self.next_id;
+        self.next_id = id.wrapping_add(1).max(1);
+        id
     }
 
     /// Cancels the order in `slot`. Returns false if the slot is free.

@@ -65,6 +65,14 @@ pub struct NewOrder {
     pub now: u32,
 }
 
+/// Limit order of a maker.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Quote {
+    pub(crate) side: Side,
+    pub(crate) price: i32,
+    pub(crate) quantity: i32,
+}
+
 /// One call that changes a book.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BookOp {

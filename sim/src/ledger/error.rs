@@ -81,9 +81,6 @@ pub enum ConservationError {
         "accounts could be short {found} shares of symbol {symbol}; the sum kept is {expected}"
     )]
     Borrowed { symbol: u16, found: i64, expected: i64 },
-    /// The ledger charges other accounts for borrowing than those that are short.
-    #[error("the accounts charged for borrowing are not those that are short")]
-    Charged,
     /// A book and the ledger disagree about open orders.
     #[error("account {account} has {ledger} shares open in symbol {symbol}, its book {book}")]
     Open { account: u16, symbol: u16, ledger: i64, book: i64 },

@@ -8,6 +8,7 @@
 mod borrowing;
 mod error;
 mod margin;
+mod together;
 
 use borrowing::Borrowing;
 pub use error::{ConservationError, OrderReject};
@@ -184,7 +185,7 @@ impl Ledger {
     fn open(&mut self, home: u16, limits: Limits) -> u16 {
         let account = self.accounts.len() as u16;
         self.accounts.push(Account { cash: 0, reserved: 0, limits, holding: NO_HOLDING, home });
-        self.borrowing.open();
+        self.borrowing.open(self.others.len());
         account
     }
 
@@ -220,7 +221,7 @@ impl Ledger {
 
     /// Adds issued shares to an account. A negative number starts the account short.
     pub(crate) fn endow_shares(&mut self, account: u16, symbol: u16, shares: i32) {
-        self.shift(account, symbol, |holding| holding.position += shares);
+        self.transfer(account, symbol, shares);
         self.issued[usize::from(symbol)] += i64::from(shares);
     }
 
@@ -248,12 +249,19 @@ impl Ledger {
             None => &mut self.accounts[usize::from(account)].holding,
             Some(at) => &mut self.others[at],
         };
-        let (before, short) = (holding.shortable(), holding.position < 0);
+        let before = holding.shortable();
         change(holding);
         self.shortable[usize::from(symbol)] += holding.shortable() - before;
-        if short != (holding.position < 0) {
-            self.borrowing.turn(account, symbol);
+    }
+
+    /// Adds shares to a position. Charges what was borrowed until now.
+    #[inline]
+    fn transfer(&mut self, account: u16, symbol: u16, shares: i32) {
+        let position = self.position(account, symbol);
+        if position < 0 || position + shares < 0 {
+            self.charge(account);
         }
+        self.shift(account, symbol, |holding| holding.position += shares);
     }
 
     /// Sets twice the mid-price of a symbol, in ticks.
@@ -277,14 +285,13 @@ impl Ledger {
     /// Returns the cash of an account in cash units.
     #[must_use]
     pub fn cash(&self, account: u16) -> i64 {
-        self.accounts[usize::from(account)].cash
+        self.accounts[usize::from(account)].cash - self.owed_cash(account)
     }
 
     /// Returns the cash of an account that is not reserved for open buys, in cash units.
     #[must_use]
     pub fn free_cash(&self, account: u16) -> i64 {
-        let account = &self.accounts[usize::from(account)];
-        account.cash - account.reserved
+        self.cash(account) - self.accounts[usize::from(account)].reserved
     }
 
     /// Returns the limits of an account.
@@ -328,12 +335,6 @@ impl Ledger {
     #[must_use]
     pub const fn fees_taken(&self) -> i64 {
         self.exchange
-    }
-
-    /// Returns the borrowing costs that the lender has taken, in cash units.
-    #[must_use]
-    pub const fn borrowing_taken(&self) -> i64 {
-        self.lender
     }
 
     /// Returns the shares issued in `symbol`, which all positions always sum to.
@@ -380,7 +381,7 @@ impl Ledger {
                 }
                 let needed = quantity.saturating_mul(i64::from(worst) * CASH_PER_TICK);
                 let needed = needed.saturating_add(fee(needed, self.fees.largest_ppm()));
-                let free = entry.cash - entry.reserved;
+                let free = self.cash(account) - entry.reserved;
                 if needed > free {
                     return Err(OrderReject::NoCash { needed, free });
                 }
@@ -422,7 +423,7 @@ impl Ledger {
         let sign = side.sign();
         self.accounts[usize::from(account)].cash -= i64::from(sign) * notional + fee;
         self.exchange += fee;
-        self.shift(account, symbol, |holding| holding.position += sign * quantity);
+        self.transfer(account, symbol, sign * quantity);
     }
 
     /// Settles one trade between two accounts.
@@ -436,8 +437,8 @@ impl Ledger {
         self.accounts[taker].cash -= i64::from(sign) * notional + taker_fee;
         self.accounts[maker].cash += i64::from(sign) * notional - maker_fee;
         self.exchange += maker_fee + taker_fee;
-        self.shift(trade.taker, symbol, |holding| holding.position += sign * trade.quantity);
-        self.shift(trade.maker, symbol, |holding| holding.position -= sign * trade.quantity);
+        self.transfer(trade.taker, symbol, sign * trade.quantity);
+        self.transfer(trade.maker, symbol, -sign * trade.quantity);
     }
 
     /// Adds an order that has begun to rest to its account.
@@ -470,7 +471,7 @@ impl Ledger {
     /// Returns the cash that an open order of `quantity` shares at `price` ticks may need: 0 for a
     /// sell, without a branch, since sides are random.
     #[inline]
-    fn reserve(&self, side: Side, price: i32, quantity: i32) -> i64 {
+    pub(crate) fn reserve(&self, side: Side, price: i32, quantity: i32) -> i64 {
         // The notional of a buy fits, since `admit` compared it with the cash. That of a sell may
         // not.
         let bought = i64::from(quantity) * i64::from(side == Side::Buy);
@@ -505,13 +506,13 @@ impl Ledger {
                 return Err(ConservationError::Borrowed { symbol, found, expected });
             }
         }
-        if self.knows_the_short() { Ok(()) } else { Err(ConservationError::Charged) }
+        Ok(())
     }
 
     /// Passes the state of all accounts to `word`.
     pub(crate) fn digest(&self, mut word: impl FnMut(u64)) {
-        for account in &self.accounts {
-            word(account.cash as u64);
+        for (number, account) in (0..).zip(&self.accounts) {
+            word(self.cash(number) as u64);
             word(account.reserved as u64);
         }
         let others = usize::max(self.lendable.len(), 2) - 1;
@@ -524,9 +525,9 @@ impl Ledger {
                 holding.open.iter().for_each(|slot| word(u64::from(*slot)));
             }
         }
-        self.borrowing.digest(&mut word);
+        self.digest_borrowing(&mut word);
         word(self.exchange as u64);
-        word(self.lender as u64);
+        word(self.borrowing_taken() as u64);
     }
 }
 

@@ -405,3 +405,6 @@ fn endow(ledger: &mut Ledger, account: u16, symbols: u16, cash: i64, shares: i32
         ledger.endow_shares(account, symbol, shares);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,9 +4,9 @@ use super::slot::{Slot, SlotFill};
 use crate::{
     book::{
         Book, BookEvents, BookFill, BookOp, BookOutcome, BookReject, NewOrder, Order, OrderKind,
-        Removal, Side, auction::CallAuction,
+        Quote, Removal, Side, auction::CallAuction,
     },
-    ledger::{Ledger, Limits, OrderReject, Reduced, Resting, Trade},
+    ledger::{Ledger, Limits, OPEN_ORDERS, OrderReject, Reduced, Resting, Trade},
     tape::{MarketOrder, Tape},
 };
 
@@ -111,6 +111,22 @@ impl BookEvents for Settlement<'_> {
     }
 }
 
+/// Receiver that adds up the reserves of cancelled orders. The ledger removes all of them at once.
+struct Withdrawn<'a> {
+    ledger: &'a Ledger,
+    freed: i64,
+}
+
+impl BookEvents for Withdrawn<'_> {
+    /// A cancel trades nothing.
+    fn traded(&mut self, _: BookFill) {}
+
+    #[inline]
+    fn removed(&mut self, order: &Order, _why: Removal) {
+        self.freed += self.ledger.reserve(order.side, order.price, order.quantity);
+    }
+}
+
 impl Pit<'_> {
     /// Adds a call of the book to its log, if there is one.
     #[inline]
@@ -182,6 +198,30 @@ impl Pit<'_> {
         Ok(Placed { filled, resting: Some(id) })
     }
 
+    /// Places the quotes of an account without open orders, one after the other, if all of them
+    /// come to rest whole. Otherwise changes nothing and returns `false`.
+    ///
+    /// The limits are checked for the sums of all quotes. Each quote then passes alone too.
+    #[inline]
+    pub(crate) fn rest_all(&mut self, account: u16, kind: OrderKind, quotes: &[Quote]) -> bool {
+        let rests = self.auction.is_none()
+            && self.book.rests_all(quotes)
+            && self.ledger.admits_all(account, self.symbol, quotes);
+        if !rests {
+            return false;
+        }
+        let mut slots = [0; OPEN_ORDERS];
+        for (place, (quote, slot)) in (0..).zip(quotes.iter().zip(&mut slots)) {
+            let Quote { side, price, quantity } = *quote;
+            let now = self.now as u32;
+            let new = NewOrder { owner: account, place, side, kind, price, quantity, now };
+            self.note(BookOp::Submit(new));
+            *slot = self.book.rest_whole(&new);
+        }
+        self.ledger.opened_all(account, self.symbol, quotes, &slots);
+        true
+    }
+
     /// Adds an order to the call auction. The window of the book bounds the prices of an auction
     /// too.
     fn enter(&mut self, new: NewOrder) -> Result<Placed, OrderReject> {
@@ -251,9 +291,24 @@ impl Pit<'_> {
 
     #[inline]
     pub(crate) fn cancel_all(&mut self, account: u16) {
-        for slot in self.ledger.open_slots(account, self.symbol) {
-            self.cancel_slot(slot);
+        let slots = self.ledger.open_slots(account, self.symbol);
+        if self.ledger.open_count(account, self.symbol) == 0 {
+            return;
         }
+        if self.auction.is_some() {
+            slots.for_each(|slot| {
+                self.cancel_slot(slot);
+            });
+            return;
+        }
+        let mut freed = 0;
+        for slot in slots {
+            self.note(BookOp::Cancel(slot));
+            let mut withdrawn = Withdrawn { ledger: self.ledger, freed: 0 };
+            self.book.cancel(slot, &mut withdrawn);
+            freed += withdrawn.freed;
+        }
+        self.ledger.closed_all(account, self.symbol, freed);
     }
 }
 
@@ -389,16 +444,20 @@ impl AgentDesk<'_> {
     /// Sends an order of a maker. What it trades on arrival consumes no latent orders: the makers'
     /// own trades do not push the price around which they quote.
     #[inline]
-    pub(crate) fn place_for_maker(
-        &mut self,
-        side: Side,
-        kind: OrderKind,
-        price: i32,
-        quantity: i32,
-    ) {
+    fn place_for_maker(&mut self, side: Side, kind: OrderKind, price: i32, quantity: i32) {
         let (consumed, pressure) = (self.pit.tape.consumed, self.pit.tape.pressure);
         self.place(side, kind, price, quantity);
         (self.pit.tape.consumed, self.pit.tape.pressure) = (consumed, pressure);
+    }
+
+    /// Sends the quotes of a maker without open orders, one after the other.
+    #[inline]
+    pub(crate) fn quote(&mut self, kind: OrderKind, quotes: &[Quote]) {
+        if !self.pit.rest_all(self.account, kind, quotes) {
+            for Quote { side, price, quantity } in quotes {
+                self.place_for_maker(*side, kind, *price, *quantity);
+            }
+        }
     }
 
     /// Sends a marketable order that walks at most `MOST_SLIP` ticks through the book.

@@ -56,6 +56,34 @@ fn borrowing_costs_what_accrues_by_the_tick_rounded_up_once() {
 }
 
 #[test]
+fn borrowing_in_several_symbols_accrues_while_positions_change() {
+    let ppm = 400_000;
+    let mut config = quiet(3, 2, FeeSchedule { borrow_ppm_per_day: ppm, ..NO_FEES });
+    config.slots[0].account.shares = -200;
+    let mut market = Market::new(&config, 1).unwrap();
+    for symbol in 0..3 {
+        market.send(1, symbol, SlotRequest::limit(Side::Buy, 9_999, 1_000)).unwrap();
+        market.send(1, symbol, SlotRequest::limit(Side::Sell, 10_001, 1_000)).unwrap();
+    }
+    let mut accrued = 0_u128;
+    for tick in 0..600_u16 {
+        if tick % 7 == 3 {
+            let side = if tick % 2 == 0 { Side::Buy } else { Side::Sell };
+            market.send(0, tick % 3, SlotRequest::market(side, 30)).unwrap();
+        }
+        market.tick();
+        for symbol in 0..3 {
+            let borrowed = market.position(0, symbol).unwrap().min(0).unsigned_abs();
+            let value = u128::from(borrowed) * (market.mid(symbol) * CASH_PER_TICK as f64) as u128;
+            accrued += value * ppm as u128;
+        }
+        let cost = accrued.div_ceil(1_000_000 * u128::from(DAY_TICKS)) as i64;
+        assert_eq!(market.borrowing(0), Ok(cost), "{tick}");
+    }
+    market.check().unwrap();
+}
+
+#[test]
 fn borrowing_ends_with_the_short_position_and_begins_anew_with_the_slot() {
     let mut market = short(300, 1_000_000);
     market.run(10);
