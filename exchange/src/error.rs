@@ -112,7 +112,7 @@ impl From<ExportError> for WriteFailure {
 #[non_exhaustive]
 pub enum ImportError {
     /// The file cannot be opened or read.
-    #[error("cannot read {path}: {source}; {}", IoCause::of(source).remedy())]
+    #[error("cannot read {path}: {source}; {}", IoCause::of(source).remedy_or("check the path"))]
     Read { path: PathBuf, source: io::Error },
     /// The file is cut, changed or of another format.
     #[error("{path} is damaged or of another format: {part}: {what}")]

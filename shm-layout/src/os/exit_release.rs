@@ -4,8 +4,8 @@
 //! Threads that run at the end of a process are not unwound, and what they own is not dropped. A
 //! daemon thread of Python is such a thread, and so is a detached one of Rust.
 
-use std::os::fd::BorrowedFd;
-use std::path::PathBuf;
+use std::os::fd::{BorrowedFd, RawFd};
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 #[cfg(target_os = "linux")]
@@ -39,6 +39,17 @@ impl ReleasedAtExit {
     }
 }
 
+/// Returns whether this process listed a file in this directory, whose path has no links. Always
+/// `false` where the system does not report it.
+pub(crate) fn lists_file_in(directory: &Path) -> bool {
+    let mut files = LISTED.own().filter_map(path_of);
+    files.any(|file| file.parent() == Some(directory))
+}
+
+fn path_of(descriptor: RawFd) -> Option<PathBuf> {
+    std::fs::read_link(format!("/proc/self/fd/{descriptor}")).ok()
+}
+
 /// Releases byte `byte` of every lock that this process listed. Returns the paths of their files.
 ///
 /// Call it only at the end of the process: until then the owners of the locks rely on them.
@@ -46,7 +57,7 @@ impl ReleasedAtExit {
 pub(crate) fn release(byte: u64) -> Vec<PathBuf> {
     let mut paths = Vec::new();
     for descriptor in LISTED.own() {
-        let Ok(path) = std::fs::read_link(format!("/proc/self/fd/{descriptor}")) else { continue };
+        let Some(path) = path_of(descriptor) else { continue };
         // SAFETY: a number, which is used for two system calls. Another thread may close it
         // meanwhile. Then the calls fail, or release a byte of another file, which is safe.
         let lock = unsafe { BorrowedFd::borrow_raw(descriptor) };

@@ -361,8 +361,7 @@ impl Selection {
         }
         let limit = max_ages(max.rows, max.versions);
         format!(
-            "{rows} rows were too old for max_age, {limit}, and are skipped: draw fewer at a time, \
-             or raise max_age"
+            "{rows} rows are too old for max_age, {limit}: draw fewer at a time, or raise max_age"
         )
     }
 

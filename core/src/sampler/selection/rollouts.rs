@@ -188,7 +188,8 @@ impl ClaimedRollouts {
         let claimed = self.ledger.claims.claim(u64::MAX, block, |(lane, row), place| {
             rows.entry(lane).or_default().push((row, place));
         })?;
-        self.too_old += too_old;
+        // Without a claim the pass was not begun, and the next one skips these rows.
+        self.too_old += if claimed { too_old } else { 0 };
         if !claimed {
             let (wanted, available) = (needed as u64, ready as u64);
             return Err(SampleError::TooFew { selector: ROLLOUTS, wanted, available });

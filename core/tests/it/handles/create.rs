@@ -14,10 +14,11 @@ fn a_name_that_is_held_is_refused_and_the_ways_out_are_named() {
     let ring = make(&base, "pong");
     fill(&ring, 5);
     let refused = segment(Ring::create("pong", &schema(), options(&base)).unwrap_err());
-    let SegmentError::AlreadyExists { kind: ObjectKind::Ring, name, .. } = &refused else {
+    let SegmentError::AlreadyExists { kind: ObjectKind::Ring, name, state } = &refused else {
         panic!("{refused:?}")
     };
     assert_eq!(name, "pong");
+    assert!(!cfg!(target_os = "linux") || state.contains("this process"), "{state}");
     let text = refused.to_string();
     for way_out in ["\"attach\"", "\"replace\"", "`backcast rm pong`"] {
         assert!(text.contains(way_out), "{text}");
@@ -144,6 +145,15 @@ fn a_ring_whose_holders_were_killed_counts_as_absent() {
         drop(ring);
         assert!(!base.path().exists());
     }
+}
+
+#[test]
+fn a_name_that_another_process_holds_is_not_said_to_be_ours() {
+    let (dir, base) = place();
+    let _holder = Holder::spawn(&dir, false);
+    let refused = segment(Ring::create("held", &schema(), options(&base)).unwrap_err());
+    let SegmentError::AlreadyExists { state, .. } = refused else { panic!("{refused}") };
+    assert!(state.contains("a live process"), "{state}");
 }
 
 #[test]

@@ -28,6 +28,7 @@ use crate::error::{OTHER_VERSION, SegmentError};
 use crate::layout::names::{Base, Exist, check_known};
 use crate::layout::origin;
 use crate::os::byte_lock::{LockFile, LockMode};
+use crate::os::exit_release;
 use crate::os::files;
 use crate::os::mapping::Access;
 use crate::store::memfd::{self, KeptMemfds};
@@ -393,6 +394,8 @@ fn already_exists(path: &Path, kind: ObjectKind, name: &str) -> SegmentError {
         OTHER_VERSION
     } else if persistent {
         "it is persistent"
+    } else if exit_release::lists_file_in(path) {
+        "this process holds it"
     } else {
         "a live process holds it"
     };

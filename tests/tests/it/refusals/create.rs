@@ -72,7 +72,7 @@ pub(crate) const ROWS: &[Row] = &[
         "a name that is held",
         |s| named(s, "pong"),
         "Segment(AlreadyExists",
-        &["`pong`", "live process", "exist \"attach\"", "backcast rm pong"],
+        &["`pong`", "process holds it", "exist \"attach\"", "backcast rm pong"],
     ),
     row(
         "a name that is kept",
