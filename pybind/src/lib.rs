@@ -49,6 +49,9 @@ mod _native {
     use super::cli::cli_main;
     #[cfg(feature = "markets")]
     #[pymodule_export]
+    use super::markets::callback::_deep_copy;
+    #[cfg(feature = "markets")]
+    #[pymodule_export]
     use super::markets::history::{_read_history, History, Replay};
     #[cfg(feature = "markets")]
     #[pymodule_export]

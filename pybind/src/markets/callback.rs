@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 
@@ -140,9 +141,27 @@ impl Clone for CallbackObject {
     }
 }
 
+#[pyfunction]
+pub(crate) fn _deep_copy(object: &Bound<'_, PyAny>) -> Result<Py<PyAny>, Failure> {
+    deep_copy(object)
+}
+
+/// Copies an agent or a reward. Refuses what Python cannot copy, and names its class.
 fn deep_copy(object: &Bound<'_, PyAny>) -> Result<Py<PyAny>, Failure> {
-    let copy = object.py().import(intern!(object.py(), "copy"))?;
-    Ok(copy.call_method1(intern!(object.py(), "deepcopy"), (object,))?.unbind())
+    let py = object.py();
+    let copied = py.import(intern!(py, "copy"))?.call_method1(intern!(py, "deepcopy"), (object,));
+    match copied {
+        Ok(copy) => Ok(copy.unbind()),
+        Err(error) if error.is_instance_of::<PyTypeError>(py) => {
+            let (class, error) = (object.get_type().qualname()?, error.value(py));
+            let message = format!(
+                "each market has a copy of every agent and reward, and a {class} cannot be copied: \
+                 {error}; let it keep numbers and arrays, or give it a `__deepcopy__`"
+            );
+            Err(Failure::new(ErrorClass::ArgumentType, message))
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Refuses a step of an environment whose market is void, since an agent of the user raised in it.

@@ -1,6 +1,6 @@
 //! Classes of panels, environments and simulated markets.
 
-mod callback;
+pub(crate) mod callback;
 mod calling_handle;
 mod contract;
 mod error;

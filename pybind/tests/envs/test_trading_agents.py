@@ -129,6 +129,12 @@ def test_bad_actions_change_nothing(actions: dict[str, Any], words: str) -> None
             "agent 'a': short_limit is 5, and allow_short=False",
         ),
         ({"allow_short": False, "short_limit": 5}, bc.errors.EnvError, "^short_limit is 5, and"),
+        (
+            {"agents": {"a": {"actions": "quotes"}, "b": {"max_offset": 5}}},
+            bc.errors.EnvError,
+            "^agent 'b': max_offset is 5",
+        ),
+        ({"max_offset": 5}, bc.errors.EnvError, "^max_offset is 5"),
         ({"preset": "stresed"}, bc.errors.EnvError, "stresed"),
         ({"frame_skp": 2}, bc.errors.ArgumentTypeError, "`frame_skip`"),
         (
@@ -144,6 +150,8 @@ def test_bad_actions_change_nothing(actions: dict[str, Any], words: str) -> None
         "typo of an agent",
         "limit of an agent",
         "limit",
+        "unused by an agent",
+        "unused",
         "no preset",
         "typo",
         "shared setting",
@@ -161,6 +169,14 @@ def test_a_common_limit_is_for_the_agents_that_may_sell_short() -> None:
     # An error about the render mode shows that the settings, which are checked first, are valid.
     with pytest.raises(bc.errors.EnvError, match="render_mode"):
         parallel_trading_env(**made, allow_short=False, short_limit=5)
+
+
+def test_each_common_setting_is_for_the_agents_that_use_it() -> None:
+    own: dict[str, Any] = {"a": {"actions": "quotes"}, "b": {"actions": "limit_orders"}}
+    with pytest.raises(bc.errors.EnvError, match="render_mode"):
+        parallel_trading_env(own, max_offset=5, commands=2, order_size=9, render_mode="?")
+    with pytest.raises(bc.errors.EnvError, match=r"^max_slippage is 5"):
+        parallel_trading_env(own, max_offset=5, max_slippage=5, render_mode="?")
 
 
 def test_settings_name_the_agent_that_they_are_of() -> None:

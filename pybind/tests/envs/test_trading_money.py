@@ -19,6 +19,8 @@ from envs_worlds import same
 from market_model.accounting import Accounting, OrderLog, Prices
 
 N, TICKS, CENT = 20, 8, 0.005
+# Actions that use `order_size`.
+SIZED = ("discrete", "discrete_limit", "order_size", "quotes")
 # Each takes part in a twelfth of the episodes. Prices are near 100.
 WORLDS: list[dict[str, Any]] = [
     {"actions": "discrete", "symbols": 2},
@@ -57,6 +59,7 @@ class World:
         config.fees = sim.Fees(maker_ppm=-100, taker_ppm=700, borrow_ppm_per_day=400_000)
         self.fees = config.fees.to_dict()
         margins = {"initial_margin": self.initial, "maintenance_margin": maintenance}
+        sizes = {"order_size": 1_000} if chosen["actions"] in SIZED else {}
         self.envs = TradingVectorEnv(
             N,
             market=config,
@@ -64,7 +67,7 @@ class World:
             warmup_ticks=200,
             warm_snapshots=3,
             reward_options={"scale": self.scale},
-            **{"order_size": 1_000, **chosen, **margins},
+            **{**sizes, **chosen, **margins},
         )
         self.chosen, self.maintenance = chosen, maintenance
         self.draw = np.random.default_rng(number)

@@ -59,6 +59,44 @@ class Uncopied(Churner):
         raise BoomError("no copies")
 
 
+class Keeper(Churner):
+    """Keeps what it is told to, or the floor of its turn."""
+
+    def __init__(self, kept: object = None) -> None:
+        super().__init__()
+        self.kept = kept
+
+    def act(self, floor: sim.Floor) -> int:
+        self.kept = floor
+        return super().act(floor)
+
+
+class KeepsStart:
+    """Reward that keeps what an episode begins with."""
+
+    def reset(self, start: object) -> None:
+        self.start = start
+
+    def __call__(self, step: object) -> float:
+        return 0.0
+
+
+def test_what_cannot_be_copied_is_refused_with_its_class() -> None:
+    short: dict[str, Any] = {**SHORT, "warm_snapshots": 0}
+    holds_floor = TradingEnv(agents=[Keeper()], **short)
+    holds_floor.reset(seed=1)
+    holds_start = TradingEnv(reward=KeepsStart, **short)
+    holds_start.reset(seed=1)
+    for made, word in (
+        (lambda: TradingEnv(agents=[Keeper(threading.Lock())], **SHORT), "Keeper"),
+        (lambda: TradingEnv(agents=[Keeper()], **SHORT).reset(seed=1), "Keeper"),
+        (lambda: copy.deepcopy(holds_floor), "Keeper"),
+        (lambda: copy.deepcopy(holds_start), "KeepsStart"),
+    ):
+        with pytest.raises(bc.errors.ArgumentTypeError, match=f"a {word} cannot be copied"):
+            made()
+
+
 def episodes(env: TradingEnv, seeds: tuple[int, ...] = (5, 6, 5)) -> list[Any]:
     """Return the results of an episode of each seed."""
     shown: list[Any] = []

@@ -284,6 +284,12 @@ def test_arguments_out_of_range_are_refused(tmp_path: Path) -> None:
         (lambda: ReplayEnv(found, actions="x"), EnvError, "actions is 'x'"),  # type: ignore[arg-type]
         (lambda: ReplayEnv(found, random_start=True), EnvError, "give max_episode_steps"),
         (lambda: ReplayEnv(found, order_size=0), EnvError, "order_size is 0"),
+        (lambda: ReplayEnv(found, commands=2), EnvError, 'commands is 2, and actions "discrete_l'),
+        (
+            lambda: ReplayEnv(found, actions="limit_orders", order_size=5),
+            EnvError,
+            'order_size is 5, and actions "limit_orders" do not use it',
+        ),
         (lambda: ReplayEnv(path), ArgumentTypeError, "give a backcast.sim.History"),  # type: ignore[arg-type]
         (lambda: ReplayEnv(found).step(1), EnvError, "was never begun"),
         (lambda: ReplayEnv(found).reset(options={"x": 1}), EnvError, 'only option is "begin"'),

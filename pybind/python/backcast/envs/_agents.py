@@ -11,7 +11,7 @@ from backcast.envs._trading import check_render_mode
 from backcast.envs._trading_settings import (
     AgentSettings,
     TradingSettings,
-    refuse_short_limit,
+    refuse_unused,
 )
 from backcast.errors import ArgumentTypeError, EnvError, MissingExtraError
 
@@ -84,9 +84,8 @@ def parallel_trading_env(
     refuse_unknown("parallel_trading_env", settings, known)
     common = dict(settings)
     chosen = _by_name(agents, common)
-    # The common settings are for agents without their own: others may sell short.
-    if not any(one.get("allow_short", True) for one in chosen.values()):
-        refuse_short_limit(common)
+    # Each common setting is for the agents without their own.
+    refuse_unused(common, *chosen.values())
     check_render_mode(render_mode)
     try:
         from backcast.envs._parallel import ParallelTradingEnv
@@ -121,8 +120,8 @@ def _by_name(
                         f"parallel_trading_env(..., {setting}={value!r})"
                     )
             refuse_unknown(f"agents[{name!r}]", own, known)
-            refuse_short_limit(own, f"agent {name!r}: ")
             made[name] = shared | dict(own)
+            refuse_unused(own, made[name], whose=f"agent {name!r}: ")
         if made:
             return made
         raise EnvError("agents is empty; name at least one agent")

@@ -12,6 +12,7 @@ from backcast._calls import explained
 from backcast._copies import Rebuilt, rebuilding
 from backcast._native import History, Replay
 from backcast.envs._limit import step_limit
+from backcast.envs._trading_settings import unused
 from backcast.errors import ArgumentTypeError, ClosedError, EnvError
 
 if TYPE_CHECKING:
@@ -69,10 +70,10 @@ class ReplayEnv(Rebuilt, gym.Env[Any, Any]):
         arrival; 5 cancels all open orders. ``"limit_orders"``: int64 ``[commands, 4]``, rows of
         command (0 nothing, 1 buy, 2 sell, 3 cancel, 4 cancel all), price in 1/10,000 dollars,
         shares, and the id of the order to cancel.
-    order_size : int, default 100
-        Shares of an order of ``"discrete_limit"``.
-    commands : int, default 4
-        Rows of an action of ``"limit_orders"``.
+    order_size : int, optional
+        Shares of an order of ``"discrete_limit"``, 100 by default.
+    commands : int, optional
+        Rows of an action of ``"limit_orders"``, 4 by default.
     levels : int, default 5
         Price levels of each side in an observation, at most those of the order book file.
     tick : int, default 100
@@ -139,8 +140,8 @@ class ReplayEnv(Rebuilt, gym.Env[Any, Any]):
         *,
         interval: float = 1.0,
         actions: Actions = "discrete_limit",
-        order_size: int = 100,
-        commands: int = 4,
+        order_size: int | None = None,
+        commands: int | None = None,
         levels: int = 5,
         tick: int = 100,
         begin: float | None = None,
@@ -163,8 +164,12 @@ class ReplayEnv(Rebuilt, gym.Env[Any, Any]):
             words = " or ".join(f'"{word}"' for word in get_args(Actions))
             raise EnvError(f"actions is {actions!r}; write {words}")
         self._interval = _number("interval", interval, 1e-9, DAY_SECONDS)
-        self._size = _whole("order_size", order_size, 1, MOST_SHARES)
-        self._commands = _whole("commands", commands, 1, MOST_COMMANDS)
+        for name, value in (("order_size", order_size), ("commands", commands)):
+            reason = None if value is None else unused(name, value, {"actions": actions})
+            if reason is not None:
+                raise EnvError(reason)
+        self._size = _whole("order_size", 100 if order_size is None else order_size, 1, MOST_SHARES)
+        self._commands = _whole("commands", 4 if commands is None else commands, 1, MOST_COMMANDS)
         self._levels = _whole("levels", levels, 1, 1_000)
         self._tick = _whole("tick", tick, 1, MOST_PRICE)
         if history.levels is not None and self._levels > history.levels:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,8 +11,8 @@ from gymnasium import spaces
 
 from backcast._calls import explained
 from backcast._copies import Rebuilt
-from backcast._native import TradingBatch
-from backcast.envs._trading_settings import refuse_short_limit
+from backcast._native import TradingBatch, _deep_copy
+from backcast.envs._trading_settings import refuse_unused
 from backcast.errors import EnvError
 
 if TYPE_CHECKING:
@@ -57,14 +56,14 @@ def trading_batch(
 ) -> TradingBatch:
     """Make the Rust object of an environment."""
     check_render_mode(render_mode)
-    refuse_short_limit(settings)
+    refuse_unused(settings, settings)
     given = {**settings, "agents": agents}
     return TradingBatch(num_envs, given, trails=render_mode is not None, **how)
 
 
 def own_agents(agents: Iterable[Any] | None) -> Any:  # noqa: ANN401
     """Return copies of the user's agents, which those of the caller do not change."""
-    return copy.deepcopy(list(agents)) if isinstance(agents, Iterable) else agents
+    return [_deep_copy(agent) for agent in agents] if isinstance(agents, Iterable) else agents
 
 
 def seed_generator(env: Any, base: Any, seed: int | None) -> None:  # noqa: ANN401

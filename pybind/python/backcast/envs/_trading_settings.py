@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
 from backcast.errors import EnvError
 
@@ -77,7 +77,8 @@ class TradingSettings(AgentSettings, total=False):
         buys and 2 sells with a limit order, 3 cancels the order `id`, 4 cancels all, 0 does
         nothing.
     commands : int, default 4
-        Rows of an action for one symbol with ``"limit_orders"``, 1 to 16.
+        Rows of an action for one symbol with ``"limit_orders"``, 1 to 16. Like the next three, it
+        is refused with actions that do not use it.
     order_size : int, default 100
         Shares of a full-size order.
     max_slippage : int, default 50
@@ -169,10 +170,41 @@ def unshared(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {k: copy.deepcopy(v) if k in own else v for k, v in settings.items()}
 
 
-def refuse_short_limit(settings: Mapping[str, Any], whose: str = "") -> None:
-    """Refuse a limit of short positions where none is allowed; `whose` begins the message."""
-    if settings.get("allow_short") is False and settings.get("short_limit", 0) != 0:
-        raise EnvError(
-            f"{whose}short_limit is {settings['short_limit']!r}, and allow_short=False allows no "
-            "short position; leave one of them out"
+#: Settings that some forms of actions do not use, with the forms that do.
+USED_BY = {
+    "commands": ("limit_orders",),
+    "order_size": ("discrete", "discrete_limit", "order_size", "quotes"),
+    "max_slippage": ("discrete", "discrete_limit", "discrete_target", "target", "order_size"),
+    "max_offset": ("quotes",),
+}
+
+
+def unused(name: str, value: object, settings: Mapping[str, Any]) -> str | None:
+    """Say why an agent of these settings does not use one that was given; None if it does.
+
+    Says nothing of unknown actions, which are refused elsewhere.
+    """
+    if name == "short_limit":
+        if settings.get("allow_short") is not False or value == 0:
+            return None
+        return (
+            f"short_limit is {value!r}, and allow_short=False allows no short position; leave one "
+            "of them out"
         )
+    actions = settings.get("actions", "discrete")
+    forms = USED_BY.get(name)
+    if forms is None or actions in forms or actions not in get_args(Actions):
+        return None
+    words = " or ".join(f'"{form}"' for form in forms)
+    return (
+        f'{name} is {value!r}, and actions "{actions}" do not use it; leave it out, or give '
+        f"actions {words}"
+    )
+
+
+def refuse_unused(given: Mapping[str, Any], *agents: Mapping[str, Any], whose: str = "") -> None:
+    """Refuse a given setting that none of the agents uses; `whose` begins the message."""
+    for name, value in given.items():
+        reasons = [unused(name, value, settings) for settings in agents]
+        if all(reasons):
+            raise EnvError(f"{whose}{reasons[0]}")
