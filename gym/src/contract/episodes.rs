@@ -127,6 +127,11 @@ impl Episodes {
         self.began.fill(false);
     }
 
+    /// Forgets all episodes, so that each sub-environment has to be reset.
+    pub(crate) fn forget(&mut self) {
+        self.phase.fill(EpisodePhase::New);
+    }
+
     /// Begins an episode of `env`; its last outcome stays.
     #[inline]
     pub(crate) fn begin(&mut self, env: usize) {

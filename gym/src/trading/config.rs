@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use backcast_core::Interrupt;
 use backcast_sim::{
     AccountConfig, Agent, Book, CASH_PER_TICK, ConfigError, MarketConfig, Preset, SlotConfig,
     facts::WARM_UP_TICKS,
@@ -52,6 +53,9 @@ pub struct SimulationConfig {
     pub market: MarketConfig,
     /// Agents of the user, each with its account.
     pub agents: Vec<(AccountConfig, Box<dyn Agent>)>,
+    /// Interrupt of warm-ups, which is looked at every 4,096 ticks. Then the constructor, the reset
+    /// or the step fails with [`TradingError::Interrupted`].
+    pub interrupt: Interrupt,
 }
 
 impl SimulationConfig {
@@ -72,7 +76,7 @@ impl From<Preset> for SimulationConfig {
 
 impl From<MarketConfig> for SimulationConfig {
     fn from(market: MarketConfig) -> Self {
-        Self { market, agents: Vec::new() }
+        Self { market, agents: Vec::new(), interrupt: Interrupt::never() }
     }
 }
 

@@ -1,4 +1,5 @@
-//! Errors of the trading environment. Nothing has changed when one is returned.
+//! Errors of the trading environment. Nothing has changed when one is returned, but after
+//! [`TradingError::Interrupted`].
 #![expect(missing_docs, reason = "the messages show the fields")]
 
 use backcast_core::plumbing::ShownNumber;
@@ -18,6 +19,13 @@ pub enum TradingError {
     /// A reset or step that the state of the sub-environments does not allow.
     #[error(transparent)]
     Episode(#[from] EpisodeError),
+    /// A warm-up that the interrupt of the simulation has ended. All sub-environments have to be
+    /// reset.
+    #[error(
+        "the warm-up was interrupted {left} ticks before its end; reset all environments before \
+         the next step"
+    )]
+    Interrupted { left: u64 },
     /// An observation that cannot be written.
     #[error(transparent)]
     Observe(#[from] ObserveError),

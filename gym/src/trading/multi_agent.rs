@@ -97,7 +97,7 @@ impl MultiAgentTradingEnv {
         if let Some(seed) = seed {
             self.runner.stream = SplitMix::new(seed);
         }
-        self.runner.begin(&options)?;
+        self.runner.begin(&options).inspect_err(|_| self.setup.recover(&mut self.episodes))?;
         self.episodes.start_call();
         for agent in 0..self.agents() {
             self.episodes.begin(agent);

@@ -59,6 +59,9 @@ impl EpisodeRunner {
     /// endowment is the configured one, and the seed is drawn.
     pub(super) fn begin(&mut self, options: &TradingResetOptions) -> Result<(), TradingError> {
         let Self { setup, market, seats, active, stream, start_tick } = self;
+        // An interrupt may end the warm-up.
+        active.fill(false);
+        *start_tick = 0;
         let (seed, snapshot) = setup.begin(market, stream, options)?;
         *start_tick = market.now();
         for seat in seats {

@@ -1,6 +1,7 @@
 //! Checked settings and warm markets that all sub-environments share.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use backcast_sim::{Market, MarketConfig};
 
@@ -12,11 +13,14 @@ use super::{
     external_agent::ExternalAgentConfig,
     observation::ObservationLayout,
 };
-use crate::contract::SplitMix;
+use crate::contract::{Episodes, SplitMix};
 
 /// Seed of the first warm snapshot of the training episodes. The next seed is that of the first
 /// snapshot of the test episodes, and so on in turn.
 const SNAPSHOT_SEED: u64 = 0x0057_A125_0000_0000;
+
+/// Ticks of a warm-up between two looks at its interrupt: some milliseconds.
+const TICKS_A_LOOK: u64 = 4_096;
 
 /// Checked settings and warm markets.
 #[derive(Debug)]
@@ -28,6 +32,8 @@ pub(super) struct TradingSetup {
     /// Agents from outside, in the order of their slots.
     pub(super) agents: Vec<ExternalAgentConfig>,
     snapshots: Vec<Market>,
+    /// Whether a warm-up was interrupted, so that those of other threads end too.
+    stopped: AtomicBool,
 }
 
 impl TradingSetup {
@@ -46,11 +52,12 @@ impl TradingSetup {
         let (features, private) = (config.features, config.private_features);
         let layout = ObservationLayout::new(features, private, market.symbols);
         let limits = config.limits();
-        let mut setup = Self { config, market, layout, limits, agents, snapshots: Vec::new() };
+        let (snapshots, stopped) = (Vec::new(), AtomicBool::new(false));
+        let mut setup = Self { config, market, layout, limits, agents, snapshots, stopped };
         let odd = setup.parity();
         for number in 0..u64::from(setup.config.warm_snapshots) {
             let mut market = setup.build_market(SNAPSHOT_SEED + 2 * number + odd)?;
-            market.run(setup.config.warmup_ticks);
+            setup.warm_up(&mut market)?;
             setup.snapshots.push(market);
         }
         Ok(setup)
@@ -59,6 +66,28 @@ impl TradingSetup {
     pub(super) fn build_market(&self, seed: u64) -> Result<Market, TradingError> {
         let agents = self.config.simulation.agents.clone();
         Ok(Market::with_agents(Arc::clone(&self.market), seed, agents)?)
+    }
+
+    /// Runs the ticks of a warm-up.
+    fn warm_up(&self, market: &mut Market) -> Result<(), TradingError> {
+        let mut left = self.config.warmup_ticks;
+        while left > 0 {
+            let ticks = left.min(TICKS_A_LOOK);
+            market.run(ticks);
+            left -= ticks;
+            let is_ended = || self.config.simulation.interrupt.is_ended_by(None);
+            if left > 0 && (self.stopped.load(Relaxed) || is_ended()) {
+                self.stopped.store(true, Relaxed);
+                return Err(TradingError::Interrupted { left });
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets all episodes after a call that failed between them. Later warm-ups run again.
+    pub(super) fn recover(&self, episodes: &mut Episodes) {
+        episodes.forget();
+        self.stopped.store(false, Relaxed);
     }
 
     /// Returns how many numbers one action of a single agent has, all symbols together.
@@ -119,7 +148,7 @@ impl TradingSetup {
         } else {
             self.endow(market, options)?;
             market.reset(seed);
-            market.run(self.config.warmup_ticks);
+            self.warm_up(market)?;
         }
         Ok((seed, snapshot.map(|number| number as u32)))
     }

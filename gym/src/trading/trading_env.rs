@@ -79,7 +79,7 @@ impl TradingEnv {
             self.runner.stream = SplitMix::new(seed);
         }
         self.episodes.start_call();
-        self.runner.begin(&options)?;
+        self.runner.begin(&options).inspect_err(|_| self.setup.recover(&mut self.episodes))?;
         self.episodes.begin(0);
         self.episodes.clear_outcome(0);
         self.runner.observe(0, observation)

@@ -180,7 +180,8 @@ impl TradingVectorEnv {
                 stepped.began = true;
             }
             observe(runner, observation)
-        })?;
+        })
+        .inspect_err(|_| self.setup.recover(&mut self.episodes))?;
         self.episodes.start_call();
         for env in 0..num_envs {
             if self.outcomes[env].began {
@@ -260,7 +261,8 @@ impl TradingVectorEnv {
             runner.begin(&TradingResetOptions::default())?;
             stepped.began = true;
             observe(runner, observation)
-        })?;
+        })
+        .inspect_err(|_| self.setup.recover(&mut self.episodes))?;
         self.episodes.start_call();
         for env in 0..num_envs {
             let Stepped { outcome, metrics, began, kind } = self.outcomes[env];

@@ -33,6 +33,9 @@ impl From<PortfolioError> for Failure {
 
 impl From<TradingError> for Failure {
     fn from(error: TradingError) -> Self {
+        if matches!(error, TradingError::Interrupted { .. }) {
+            return Self::interrupted(error);
+        }
         Self::of(ErrorClass::Env, error)
     }
 }

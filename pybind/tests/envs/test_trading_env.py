@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import pickle
+import signal
 import warnings
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
 
 import backcast as bc
 import backcast.envs
@@ -13,6 +15,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from backcast import sim
+from backcast._native import SharedMarket
 from backcast.envs import TradingEnv, TradingVectorEnv
 from envs_worlds import same
 from gymnasium.utils.env_checker import check_env
@@ -278,3 +281,47 @@ def test_wrappers_of_single_environments_work() -> None:
             _, _, terminated, truncated, info = env.step(2)
             assert (terminated, truncated) == (False, step == 3)
     assert info["episode"]["l"] == 4
+
+
+class AlarmError(Exception):
+    """Exception of a signal handler."""
+
+
+@pytest.fixture
+def alarm() -> Iterator[None]:
+    """Raise an AlarmError a moment later."""
+
+    def raise_it(*_: object) -> NoReturn:
+        raise AlarmError
+
+    before = signal.signal(signal.SIGALRM, raise_it)
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+ENDLESS: dict[str, Any] = {"warmup_ticks": 10**12, "warm_snapshots": 0}
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [
+        lambda: TradingEnv(**{**ENDLESS, "warm_snapshots": 1}),
+        lambda: TradingEnv(**ENDLESS).reset(seed=1),
+        lambda: TradingVectorEnv(3, threads=2, **ENDLESS).reset(seed=1),
+        lambda: SharedMarket({"a": {}, "b": {}}, ENDLESS).reset(seed=1),
+    ],
+    ids=["snapshot", "reset", "threads", "agents"],
+)
+def test_a_signal_ends_a_warm_up(begin: Callable[[], object], alarm: None) -> None:
+    with pytest.raises(AlarmError):
+        begin()
+
+
+def test_an_interrupted_environment_has_to_be_reset(alarm: None) -> None:
+    env = TradingEnv(**ENDLESS)
+    with pytest.raises(AlarmError):
+        env.reset(seed=1)
+    with pytest.raises(bc.errors.EnvError, match=r"\breset\b"):
+        env.step(1)

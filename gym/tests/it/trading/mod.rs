@@ -9,6 +9,7 @@
 mod actions;
 mod allocation;
 mod forked;
+mod interrupts;
 mod limit_orders;
 mod multi_agent;
 mod resolved;

@@ -265,10 +265,10 @@ impl TradingBatch {
 
     /// Words an error for one environment, or for several.
     fn reworded(&self, error: &TradingError) -> Failure {
-        if self.num_envs.is_some() {
-            Failure::of(ErrorClass::Env, error)
-        } else {
-            Failure::of(ErrorClass::Env, error.for_single())
+        match error {
+            TradingError::Interrupted { .. } => Failure::interrupted(error),
+            error if self.num_envs.is_some() => Failure::of(ErrorClass::Env, error),
+            error => Failure::of(ErrorClass::Env, error.for_single()),
         }
     }
 }

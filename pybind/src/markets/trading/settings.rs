@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyString};
 
 use crate::argument::{Argument, FromArgument, count_in, found, shown, whole, wrong_type};
-use crate::error::{ErrorClass, Failure};
+use crate::error::{ErrorClass, Failure, signals};
 use crate::markets::callback::FirstException;
 use crate::markets::contract::reset::mask_of;
 use crate::markets::simulation::agent::AgentResets;
@@ -80,7 +80,11 @@ pub(super) fn settings_of(
         warm_snapshots: given
             .number("warm_snapshots", 0..=1_024)?
             .unwrap_or(default.warm_snapshots),
-        simulation: SimulationConfig { market, agents: given.agents(&raised)? },
+        simulation: SimulationConfig {
+            market,
+            agents: given.agents(&raised)?,
+            interrupt: signals::interrupt(),
+        },
     };
     check(&config)?;
     config.reward = given.reward(count, &raised)?;

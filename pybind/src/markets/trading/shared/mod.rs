@@ -259,6 +259,7 @@ impl SharedMarket {
                 let name = self.agents.get(*agent).map_or("", |form| &form.name);
                 about(name, Failure::of(ErrorClass::Env, error.for_single()))
             }
+            TradingError::Interrupted { .. } => Failure::interrupted(error),
             other => Failure::of(ErrorClass::Env, other.for_single()),
         }
     }
@@ -271,6 +272,7 @@ fn worded(names: &[String], error: &TradingError) -> Failure {
             let name = names.get(*agent).map_or("", String::as_str);
             about(name, Failure::new(ErrorClass::Env, error))
         }
+        TradingError::Interrupted { .. } => Failure::interrupted(error),
         other => Failure::new(ErrorClass::Env, other),
     }
 }
