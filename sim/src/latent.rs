@@ -63,6 +63,7 @@ impl LatentConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rng::StreamRole;
 
     #[test]
     fn a_displacement_consumes_the_density_up_to_it_and_comes_back_with_it() {
@@ -86,5 +87,29 @@ mod tests {
         let ratio = |shares: f64| latent.displacement(4.0 * shares) / latent.displacement(shares);
         assert!((ratio(0.01) - 4.0).abs() < 0.01, "{}", ratio(0.01));
         assert!((ratio(1e6) - 2.0).abs() < 0.01, "{}", ratio(1e6));
+    }
+
+    /// 24/25 and 7/25 are a cosine and a sine, so that the process below has the spread 1.
+    #[test]
+    fn an_error_forgets_at_its_rate_and_keeps_its_spread() {
+        let latent =
+            LatentConfig { depth: 1.0, error_sd: 0.02, error_ticks: 25.0, ..LatentConfig::OFF };
+        let mut stream = RandomStream::new(3, StreamRole::Consensus, 0);
+        let mut consensus = Consensus::default();
+        consensus.reset(stream, &latent);
+        let mut unit = stream.normal();
+        let (mut squares, ticks) = (0.0, 50_000);
+        for tick in 0..ticks {
+            consensus.step(&latent);
+            unit = 0.96 * unit + 0.28 * stream.normal();
+            let error = (consensus.of(50.0) / 50.0).ln();
+            assert!((error - 0.02 * unit).abs() < 1e-12, "{tick}: {error}");
+            squares += error * error;
+        }
+        let spread = (squares / f64::from(ticks)).sqrt();
+        assert!((spread / 0.02 - 1.0).abs() < 0.05, "{spread}");
+        let before = consensus.of(1.0);
+        consensus.step(&LatentConfig { depth: 0.0, ..latent });
+        assert_eq!(consensus.of(1.0).to_bits(), before.to_bits(), "without a latent book");
     }
 }

@@ -460,6 +460,7 @@ pub(super) fn sign_acf(recording: &Recording, max_lag: usize) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::random::SeriesRandom;
     use super::*;
 
     #[test]
@@ -495,5 +496,26 @@ mod tests {
                 assert!(!fact.band.contains(value), "{}: {value}", fact.key);
             }
         }
+    }
+
+    /// The excess kurtosis of a sum of ten independent returns is a tenth of theirs.
+    #[test]
+    fn aggregation_is_a_tenth_for_fat_tails_and_unknown_without_them() {
+        let walk = |mut of: Box<dyn FnMut() -> f64>| Recording {
+            log_mid: (0..20_000)
+                .scan(0.0, |price, _| {
+                    *price += of();
+                    Some([*price; MINUTE])
+                })
+                .flatten()
+                .collect(),
+            ..Recording::default()
+        };
+        let mut fat = SeriesRandom::new(4);
+        let fat = aggregation(&walk(Box::new(move || fat.sign() * fat.exponential())));
+        assert!((fat - 0.1).abs() < 0.05, "{fat}");
+        let mut thin = SeriesRandom::new(4);
+        let thin = aggregation(&walk(Box::new(move || thin.uniform() - 0.5)));
+        assert!(thin.is_nan(), "{thin}");
     }
 }

@@ -1,8 +1,8 @@
 //! Wrong configurations are refused before anything runs, each with its own message.
 
 use backcast_sim::{
-    AuctionRule, ConfigError, Market, MarketConfig, Matching, OrderReject, Preset, Side,
-    SlotRequest,
+    AuctionRule, ConfigError, Market, MarketConfig, Matching, OrderReject, Population, Preset,
+    Side, SlotRequest,
 };
 
 /// Name, change to a good configuration, words that the message must hold.
@@ -134,6 +134,32 @@ fn any_population_size_from_one_archetype_to_thousands_runs() {
         let mut market = Market::new(&config, 3).unwrap();
         market.run(500);
         market.check().unwrap();
+    }
+}
+
+#[test]
+fn more_agents_quote_as_many_shares_together_and_act_as_often() {
+    for preset in Preset::ALL {
+        let one = preset.config().population;
+        for factor in [3, 10] {
+            let many = one.scaled(factor * one.total() as u16);
+            let same = |what: &str, one: f64, many: f64| {
+                assert!((many - one).abs() < 1e-9 * one, "{what} of {factor} times: {many}, {one}");
+            };
+            let quoted = |of: &Population| f64::from(of.maker.count) * of.maker.size;
+            same("shares quoted", quoted(&one), quoted(&many));
+            let acts = |of: &Population| {
+                [
+                    f64::from(of.noise.count) / of.noise.wait,
+                    f64::from(of.value.count) / of.value.wait,
+                    f64::from(of.signal.count) / of.signal.wait,
+                    f64::from(of.executor.count) / of.executor.idle,
+                ]
+            };
+            for (one, many) in acts(&one).into_iter().zip(acts(&many)) {
+                same("acts in a tick", one, many);
+            }
+        }
     }
 }
 

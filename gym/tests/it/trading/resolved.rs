@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use backcast_gym::{
     ActionScheme, AutoresetMode, DiscreteAction, EpisodeError, EpisodeState, ExternalAgentConfig,
     FeatureChoice, MarkPrice, ResetSeed, RewardFunction, RewardInput, RewardScale,
-    RiskAdjustedReward, SeedSpace, SimulationConfig, TradingAction, TradingEnvConfig, TradingError,
-    TradingResetOptions, TradingVectorEnv,
+    RiskAdjustedReward, SeedSpace, SimulationConfig, TradingAction, TradingEnv, TradingEnvConfig,
+    TradingError, TradingResetOptions, TradingVectorEnv,
 };
 use backcast_sim::{AccountConfig, Agent, Floor, Limits, Preset};
 
@@ -69,6 +69,42 @@ fn item_3_the_baseline_of_an_episode_is_taken_after_the_warm_up() {
     let result = env.step(DiscreteAction::Hold).unwrap();
     let moved = 500.0 * (env.state().mid_price - state.mid_price);
     assert!((result.info.pnl - moved).abs() < 1e-6);
+}
+
+/// Asserts that the details of a reset or a step say what the state and the market say.
+fn assert_details(env: &TradingEnv, before: Option<&EpisodeState>) {
+    let (info, state) = (env.info(), env.state());
+    // A reset changes nothing.
+    let before = before.unwrap_or(state);
+    assert_eq!((info.tick, info.decisions), (env.market().now(), state.decisions));
+    assert_eq!((info.equity, info.mid_price), (state.equity, state.mid_price));
+    let cash = f64::from(state.position) * state.mid_price + state.cash;
+    assert!((info.equity - cash).abs() < 1e-6, "{} of {cash}", info.equity);
+    assert_eq!((info.position, info.realized_pnl), (state.position, state.realized_pnl));
+    assert_eq!(Ok(info.position), env.market().position(0, 0));
+    assert_eq!(info.pnl, state.equity - before.equity);
+    assert_eq!((info.fees, info.fills), (state.fees - before.fees, state.fills - before.fills));
+    assert_eq!(info.borrowing, state.borrowing - before.borrowing);
+}
+
+#[test]
+fn details_of_resets_and_steps_say_what_the_state_says() {
+    let account = AccountConfig { shares: -200, ..AccountConfig::default() };
+    let agent = ExternalAgentConfig { account, ..ExternalAgentConfig::default() };
+    let mut env = env(TradingEnvConfig { agent, mark: MarkPrice::Mid, ..short() });
+    let mut draw = draws(8);
+    for seed in 1..4 {
+        env.reset(Some(seed)).unwrap();
+        assert_details(&env, None);
+        let (mut fees, mut fills) = (0.0, 0);
+        for _ in 0..30 {
+            let before = *env.state();
+            env.step(draw(3) as u8).unwrap();
+            assert_details(&env, Some(&before));
+            (fees, fills) = (fees + env.info().fees, fills + env.info().fills);
+        }
+        assert!(fees > 0.0 && fills > 0);
+    }
 }
 
 #[test]
