@@ -339,10 +339,22 @@ mod tests {
             assert_eq!(candles.close_at(0), Some(candle.close));
             assert_eq!(candles.close_at(64).is_some(), n > 64);
             if n < 40 {
-                assert_eq!(candles.sma8().is_some(), n >= 8);
-                assert_eq!(candles.rsi8().is_some(), n >= 9);
-                assert_eq!(candles.macd_signal().is_some(), n >= 19);
-                assert_eq!(candles.volatility32().is_some(), n >= 33);
+                let known = [
+                    (candles.sma8(), 8),
+                    (candles.ema8(), 8),
+                    (candles.rsi8(), 9),
+                    (candles.atr8(), 9),
+                    (candles.volatility8(), 9),
+                    (candles.bands().map(|(middle, _)| middle), 12),
+                    (candles.sma16(), 16),
+                    (candles.ema16(), 16),
+                    (candles.macd_line(), 16),
+                    (candles.macd_signal(), 19),
+                    (candles.volatility32(), 33),
+                ];
+                for (value, first) in known {
+                    assert_eq!(value.is_some(), n >= first, "{n} candles, {first} needed");
+                }
                 continue;
             }
             assert!(close_to(candles.sma8(), mean(&closes[n - 8..])));
@@ -373,9 +385,14 @@ mod tests {
             assert!(close_to(Some(width), 2.0 * variance.sqrt()));
             let returns: Vec<f64> =
                 closes.windows(2).map(|pair| (pair[1] / pair[0]).ln()).collect();
-            let last = &returns[returns.len() - 32..];
-            let squares: f64 = last.iter().map(|x| (x - mean(last)).powi(2)).sum();
-            assert!(close_to(candles.volatility32(), (squares / 31.0).sqrt()));
+            let deviation = |length: usize| {
+                let last = &returns[returns.len() - length..];
+                let squares: f64 = last.iter().map(|x| (x - mean(last)).powi(2)).sum();
+                (squares / (length - 1) as f64).sqrt()
+            };
+            assert!(close_to(candles.volatility8(), deviation(8)));
+            assert!(close_to(candles.volatility32(), deviation(32)));
+            assert!(close_to(candles.ema16(), smooth(&closes, 16, 2.0 / 17.0)));
         }
     }
 

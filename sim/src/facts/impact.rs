@@ -150,6 +150,7 @@ pub fn remaining(sizes: &[SizeImpact]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::super::random::SeriesRandom;
+    use super::super::subject::{Holding, KINDS, OutsideOrder, TickView};
     use super::*;
 
     /// Returns the impact of a made-up market with a known impact curve and normal noise.
@@ -165,6 +166,79 @@ mod tests {
                 SizeImpact::of(participation, &pairs, 1.0)
             })
             .to_vec()
+    }
+
+    /// A market whose price is moved by orders alone. What they moved fades by `keep` each tick.
+    #[derive(Clone)]
+    struct Fading {
+        keep: f64,
+        moved: f64,
+    }
+
+    impl Subject for Fading {
+        fn reset(&mut self, _seed: u64) {
+            self.moved = 0.0;
+        }
+
+        fn step(&mut self, order: i32) {
+            self.moved = self.keep * self.moved + f64::from(order);
+        }
+
+        fn view(&self) -> TickView {
+            #[expect(clippy::cast_possible_truncation, reason = "a price in ticks")]
+            let price = (1e8 * (1e-6 * self.moved).exp()).round() as i32;
+            TickView { bid: Some(price), ask: Some(price), ..TickView::default() }
+        }
+
+        fn send(&mut self, _order: OutsideOrder) {}
+
+        fn withdraw(&mut self) {}
+
+        fn outside(&self) -> Holding {
+            Holding::default()
+        }
+
+        fn holdings(&self) -> [Holding; KINDS] {
+            [Holding::default(); KINDS]
+        }
+
+        fn observe(&self, _features: &mut Vec<f64>) {}
+
+        fn append_signs(&self, _signs: &mut Vec<i8>) {}
+
+        fn depth(&self, _distance: i32) -> [u64; 2] {
+            [0; 2]
+        }
+
+        fn taker_fee(&self) -> f64 {
+            0.0
+        }
+
+        fn state_hash(&self) -> u64 {
+            self.moved.to_bits()
+        }
+
+        fn is_conserved(&self) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn a_pair_sends_all_shares_and_reads_the_impact_after_three_durations() {
+        let shares = 12_345;
+        let lasting = pair(&Fading { keep: 1.0, moved: 0.0 }, shares, true).unwrap();
+        let whole = 1e-6 * f64::from(shares);
+        assert!((lasting.at_end - whole).abs() < 1e-7, "{lasting:?}");
+        assert!((lasting.later - whole).abs() < 1e-7, "{lasting:?}");
+        let keep = (-1.0 / METAORDER_TICKS as f64).exp();
+        let fading = pair(&Fading { keep, moved: 0.0 }, shares, true).unwrap();
+        // Sent evenly, what is there at the end has faded for half a duration on average.
+        let at_end = whole * (1.0 - (-1.0_f64).exp());
+        assert!((fading.at_end / at_end - 1.0).abs() < 0.01, "{fading:?}");
+        let left = fading.later / fading.at_end;
+        assert!((left - (-3.0_f64).exp()).abs() < 1e-4, "{left}");
+        let short = pair(&Fading { keep, moved: 0.0 }, shares, false).unwrap();
+        assert!(short.at_end.to_bits() == fading.at_end.to_bits() && short.later.is_nan());
     }
 
     #[test]

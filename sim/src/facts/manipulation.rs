@@ -178,3 +178,33 @@ pub fn search<S: Subject>(
     results.sort_by(|left, right| left.p.total_cmp(&right.p));
     results
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schedules_stay_within_their_bounds_and_reach_them() {
+        let mut stream = RandomStream::new(2, StreamRole::Other, 0);
+        let drawn: Vec<Schedule> = (0..5_000).map(|_| Schedule::draw(&mut stream)).collect();
+        let of = |part: fn(&Schedule) -> u32, low: u32, high: u32| {
+            let (least, most) = (drawn.iter().map(part).min(), drawn.iter().map(part).max());
+            let near = high - high / 20;
+            assert_eq!(least, Some(low));
+            assert!(most.is_some_and(|most| (near..=high).contains(&most)), "{most:?} of {high}");
+        };
+        of(|schedule| schedule.ticks, 1, 120);
+        of(|schedule| schedule.orders, 1, 60);
+        of(|schedule| schedule.shares.unsigned_abs(), 1, 500);
+        of(|schedule| schedule.wait, 0, 119);
+        of(|schedule| schedule.blocks, 1, 20);
+        of(|schedule| schedule.gap, 1, 20);
+        let mut large = 0;
+        for schedule in &drawn {
+            let total = schedule.ticks * schedule.orders * schedule.shares.unsigned_abs();
+            assert!(total <= MOST_SHARES.unsigned_abs(), "{schedule:?}");
+            large += u32::from(total > MOST_SHARES.unsigned_abs() / 2);
+        }
+        assert!(large > 100, "{large} schedules are large");
+    }
+}

@@ -302,6 +302,13 @@ fn orders_are_filled_as_the_queue_in_front_of_them_is_consumed() {
             Some(160),
         ),
         ("a trade through", bid, "11,4,2,20,900,1", vec![(0, 1_000, 20, true)], Some(160)),
+        (
+            "a trade at a better price",
+            (Side::Buy, OrderKind::Limit, 950, 30),
+            "11,4,1,40,1000,1",
+            vec![],
+            Some(0),
+        ),
         ("a hidden trade through", bid, "11,5,0,9,999,-1", vec![(0, 1_000, 9, true)], Some(160)),
         ("a hidden trade at its price", bid, "11,5,0,9,1000,1", vec![], Some(160)),
         ("a cross through", bid, "11,6,-1,500,999,-1", vec![], Some(160)),

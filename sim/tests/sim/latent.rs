@@ -155,3 +155,25 @@ fn makers_of_a_call_auction_quote_around_the_latent_price() {
     assert!(gap < 20.0, "the auction's price is {gap} ticks from the makers' opinion");
     market.check().unwrap();
 }
+
+/// The inventory of a maker is what it has gained or lost since the start.
+#[test]
+fn shares_that_makers_begin_with_move_no_price() {
+    for latent in [LatentConfig::OFF, Preset::Normal.config().latent] {
+        let course = |shares: i32| -> Vec<u64> {
+            let mut config = MarketConfig { latent, ..Preset::Normal.config() };
+            let population = &mut config.population;
+            (population.noise.count, population.noise.wait) = (1, 1e7);
+            (population.value.count, population.signal.count) = (0, 0);
+            (population.executor.count, population.shares) = (0, shares);
+            population.limits.long += 3_000;
+            let mut market = Market::new(&config, 4).unwrap();
+            let mut tick = || {
+                market.tick();
+                market.mid(0).to_bits()
+            };
+            (0..300).map(|_| tick()).collect()
+        };
+        assert!(course(0) == course(3_000), "with {latent:?}");
+    }
+}

@@ -18,6 +18,7 @@ mod features;
 mod history;
 mod latent;
 mod money;
+mod noise;
 mod presets;
 mod realism;
 mod session;

@@ -1,8 +1,8 @@
 //! Money of slots: borrowing by the tick, initial margin, liquidation, and all fills of a tick.
 
 use backcast_sim::{
-    CASH_PER_TICK, DAY_TICKS, FeeSchedule, Limits, Market, MarketConfig, OrderReject, Preset, Side,
-    SlotConfig, SlotRequest,
+    CASH_PER_TICK, DAY_TICKS, FeeSchedule, Limits, Market, MarketConfig, OrderReject, Preset,
+    RandomStream, Side, SlotConfig, SlotRequest, StreamRole,
 };
 
 const NO_FEES: FeeSchedule = FeeSchedule { maker_ppm: 0, taker_ppm: 0, borrow_ppm_per_day: 0 };
@@ -182,6 +182,59 @@ fn open_orders_and_requests_on_their_way_take_up_margin() {
     assert_eq!(market.margin_room(0, 1, Side::Sell, false), Ok(4));
     assert!(market.margin_room(0, 2, Side::Sell, false).is_err());
     assert!(market.margin_room(2, 0, Side::Sell, false).is_err());
+}
+
+/// Returns the margin room of slot 0 by the rule of [`Market::margin_room`], share by share.
+fn room_by_rule(market: &Market, symbol: u16, side: Side, cleared: bool) -> i64 {
+    let open = |symbol| if cleared { (0, 0) } else { market.ledger().open_shares(0, symbol) };
+    // Shares if all buys trade, and sold short if all sells do.
+    let sides = |symbol| {
+        let (held, (buys, sells)) = (market.position(0, symbol).unwrap(), open(symbol));
+        (i64::from(held + buys), i64::from(sells - held))
+    };
+    let symbols = 0..market.symbols();
+    if side == Side::Buy && symbols.clone().all(|symbol| sides(symbol).1 <= 0) {
+        return i64::MAX;
+    }
+    let value = |symbol, shares: i64| {
+        i128::from(shares) * (market.mid(symbol) * 2.0) as i128 * i128::from(CASH_PER_TICK / 2)
+    };
+    let larger = |symbol| value(symbol, sides(symbol).0.max(sides(symbol).1));
+    let others: i128 = symbols.filter(|other| *other != symbol).map(larger).sum();
+    let equity = i128::from(market.equity(0).unwrap().max(0)) * 1_000_000;
+    let ppm = i128::from(market.config().slots[0].initial_margin_ppm);
+    let passes = |more: &i64| {
+        let after = more + if side == Side::Buy { sides(symbol).0 } else { sides(symbol).1 };
+        after <= 0 || (others + value(symbol, after)) * ppm <= equity
+    };
+    (1..1_000).take_while(passes).count() as i64
+}
+
+#[test]
+fn the_room_of_the_margin_is_that_of_its_rule_for_any_positions_and_orders() {
+    let mut market = margin(3, 80_000);
+    let mut random = RandomStream::new(5, StreamRole::Other, 0);
+    let (mut bounded, mut traded) = (0, 0);
+    for step in 0..600 {
+        let symbol = random.below(3) as u16;
+        let side = if random.chance(0.5) { Side::Buy } else { Side::Sell };
+        let quantity = 1 + random.below(3) as i32;
+        let request = match random.below(8) {
+            0 => SlotRequest::CancelAll,
+            1..4 => SlotRequest::limit(side, 10_000 - side.sign() * 40, quantity),
+            _ => SlotRequest::market(side, quantity),
+        };
+        traded += sent(&mut market, symbol, request).unwrap_or(0);
+        for (symbol, side) in (0..3).flat_map(|at| [(at, Side::Buy), (at, Side::Sell)]) {
+            for cleared in [false, true] {
+                let room = market.margin_room(0, symbol, side, cleared).unwrap();
+                let wanted = room_by_rule(&market, symbol, side, cleared);
+                assert_eq!(room, wanted, "{step}: {side:?} of {symbol}, cleared: {cleared}");
+                bounded += u32::from((1..1_000).contains(&room));
+            }
+        }
+    }
+    assert!(bounded > 1_000 && traded > 100, "{bounded} {traded}");
 }
 
 #[test]

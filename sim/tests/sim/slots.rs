@@ -281,12 +281,14 @@ fn open_orders_are_listed_and_cancelled_by_the_numbers_of_their_requests() {
         market.check().unwrap();
     }
     let hash = market.state_hash();
-    let mut copy = Market::new(&config, 1).unwrap();
-    copy.clone_from(&market);
-    assert_eq!((listed(&copy, 0), copy.state_hash()), (wanted.clone(), hash));
-    copy.send(0, 0, SlotRequest::CancelNumber(wanted[0].0)).unwrap();
-    copy.tick();
-    assert_eq!(listed(&copy, 0), wanted[1..]);
+    let mut overwritten = Market::new(&config, 1).unwrap();
+    overwritten.clone_from(&market);
+    for mut copy in [market.clone(), overwritten] {
+        assert_eq!((listed(&copy, 0), copy.state_hash()), (wanted.clone(), hash));
+        copy.send(0, 0, SlotRequest::CancelNumber(wanted[0].0)).unwrap();
+        copy.tick();
+        assert_eq!(listed(&copy, 0), wanted[1..]);
+    }
     market.restart_slot(0).unwrap();
     assert!(listed(&market, 0).is_empty());
     let unknown = market.open_orders(2).err();
