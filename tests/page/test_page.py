@@ -94,9 +94,28 @@ def test_it_shows_what_a_fleet_does(live: Served, browser: Browser) -> None:
             expect(region.get_by_text(cell, exact=True).first).to_be_visible(timeout=WAIT_MS)
         waits = r"process \d+ \(python.*\): a draw of 32 item\(s\) has waited \d+000 ms for writers"
         says(tab, f"ring `waiting`: {waits}")
-        version = tab.get_by_role("region", name="Parameters").locator("tbody td").nth(2)
-        before = version.inner_text()
-        expect(version).not_to_have_text(before, timeout=WAIT_MS)
+        other_figures(tab)
+
+
+def other_figures(tab: Page) -> None:
+    """Wait until the tables of the overview are sent again with other figures."""
+    version = tab.get_by_role("region", name="Parameters").locator("tbody td").nth(2)
+    before = version.inner_text()
+    expect(version).not_to_have_text(before, timeout=WAIT_MS)
+
+
+def test_new_figures_take_neither_focus_nor_click(live: Served, browser: Browser) -> None:
+    with opened(browser, live.url) as tab:
+        link = tab.get_by_role("region", name="Rings").get_by_role("link", name="walk")
+        expect(link).to_be_visible(timeout=WAIT_MS)
+        link.focus()
+        other_figures(tab)
+        expect(link).to_be_focused(timeout=1)
+        link.hover()
+        tab.mouse.down()
+        other_figures(tab)
+        tab.mouse.up()
+        expect(tab.get_by_role("heading", name="walk")).to_be_visible(timeout=WAIT_MS)
 
 
 def test_a_ring_is_opened_and_a_window_drawn_by_keys(live: Served, browser: Browser) -> None:
@@ -253,6 +272,9 @@ def test_64_rings_of_16_lanes_do_not_freeze_it(place: Path, browser: Browser) ->
         assert len(served.children()) == 1
         tab.get_by_role("link", name="ring-63").click()
         expect(tab.get_by_role("heading", name="ring-63")).to_be_visible(timeout=WAIT_MS)
+        lanes = tab.get_by_role("region", name="Lanes").locator("tbody tr")
+        expect(lanes).to_have_count(16, timeout=WAIT_MS)
+        expect(tab.get_by_text(re.compile(r"lane \d+, rows"))).to_be_visible(timeout=WAIT_MS)
         tab.screenshot(path=SHOTS / "lanes.png", full_page=True)
     cost["ratio"] = cost["page_s"] / cost["top_s"]
     (SHOTS / "cost.json").write_text(json.dumps(cost, indent=1) + "\n")

@@ -90,19 +90,20 @@ def _echart(options: _charts.Options, label: str) -> ui.echart:
     return ui.echart(options, renderer="svg").props(f'role=img aria-label="{label}"')
 
 
+class _SteadyTable(ui.table, component="_table.js"):  # type: ignore[call-arg, unused-ignore]
+    """A table of NiceGUI whose cells are not replaced when their values change."""
+
+
 class _Table:
     """A table that is sent again where its rows changed, and not shown without rows."""
 
     def __init__(self, title: str, rows_a_page: int | None = None) -> None:
         self._title, columns = title, _tables.TABLES[title]
         shown = [column.options(place) for place, column in enumerate(columns)]
-        self._made = ui.table(columns=shown, rows=[], row_key="row", pagination=rows_a_page)
+        self._made = _SteadyTable(columns=shown, rows=[], row_key="row", pagination=rows_a_page)
         # A table that is wider than the screen scrolls, also by the keyboard.
         self._made.props(f'flat dense aria-label="{title}" tabindex=0 role=region')
         self._made.props(f':rows-per-page-options="[{rows_a_page}]"').classes("full-width")
-        for column in columns:
-            if slot := _tables.SLOTS.get(column.kind):
-                self._made.add_slot(f"body-cell-{column.key}", slot)
         self.put([])
 
     def put(self, objects: Iterable[_words.Row]) -> None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from backcast.ui import _words
 
-_NUMBERS = {
-    "rate": "new Intl.NumberFormat('en', {notation: 'compact', maximumSignificantDigits: 3})",
-    "count": "new Intl.NumberFormat('en', {maximumFractionDigits: 2})",
-}
-"""Formats of numbers, which are sent as such so that the browser can sort them."""
+_NUMBERS = ("rate", "count")
+"""Kinds that are sent as numbers so that the browser can sort them; `_table.js` formats them."""
 _WORDS: dict[str, Callable[[Any], Any]] = {
     "age": _words.age,
     "size": _words.size,
@@ -21,14 +19,6 @@ _WORDS: dict[str, Callable[[Any], Any]] = {
     "pid": lambda pid: f"pid {pid}" if pid else "-",
     "text": lambda text: "-" if text is None else text,
 }
-SLOTS = {
-    "ring": """<q-td :props="props"><a v-if="props.value" :href="'/ring/' +
-encodeURIComponent(props.value)">{{ props.value }}</a><span v-else>-</span></q-td>""",
-    "fill": """<q-td :props="props"><span class="fill"><q-linear-progress rounded size="8px"
-:value="props.value" :aria-label="'fill of ' + props.row.name"/>{{ Math.round(100 * props.value) }}
-%</span></q-td>""",
-}
-"""Templates of cells, by the kind of their column."""
 
 
 @dataclass(frozen=True)
@@ -51,11 +41,8 @@ class Column:
         hidden = "" if self.is_narrow else "wide-only"
         align = "left" if place == 0 or self.kind == "fill" else "right"
         named = {"name": self.key, "label": self.title, "field": self.key, "align": align}
-        is_number = self.kind in (*_NUMBERS, "fill")
-        found = named | {"sortable": is_number, "classes": hidden, "headerClasses": hidden}
-        if form := _NUMBERS.get(self.kind):
-            found[":format"] = f"value => value === null ? '-' : {form}.format(value)"
-        return found
+        sorting = {"kind": self.kind, "sortable": self.kind in (*_NUMBERS, "fill")}
+        return named | sorting | {"classes": hidden, "headerClasses": hidden}
 
 
 TABLES = {
@@ -121,8 +108,12 @@ TABLES = {
 
 
 def rows(title: str, objects: Iterable[_words.Row]) -> list[_words.Row]:
-    """Return a row for each object, with its place as `row`."""
-    return [
-        {"row": place} | {column.key: column.value(one) for column in TABLES[title]}
-        for place, one in enumerate(objects)
-    ]
+    """Return a row for each object, with a key `row` that stays when others come and go."""
+    columns, seen = TABLES[title], Counter[Any]()
+    found = []
+    for one in objects:
+        name = one[columns[0].key]
+        seen[name] += 1
+        key = {"row": f"{name} {seen[name]}"}
+        found.append(key | {column.key: column.value(one) for column in columns})
+    return found
