@@ -508,3 +508,22 @@ def test_a_missing_extra_says_what_to_install(
     said = capsys.readouterr().err
     assert said.startswith("error: `backcast ui` builds on NiceGUI and Pillow, and nicegui is not")
     assert 'run `pip install "backcast[ui]"`' in said
+
+
+def test_shards_without_ray_are_refused_before_the_page_is_served(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    served: list[Settings] = []
+    serve = SimpleNamespace(serve=lambda settings, _listening: served.append(settings))
+    monkeypatch.setitem(sys.modules, "backcast.ui._serve", serve)
+    settings: dict[str, Any] = {"token": None, "needs_token": False, "host": "127.0.0.1", "port": 0}
+    monkeypatch.setattr(ui, "find_spec", lambda _name: None)
+    assert ui.main(**settings, shards=["a"]) == 1
+    said = capsys.readouterr().err
+    assert "ray is not installed" in said
+    assert 'pip install "backcast[ray]"' in said
+    assert served == []
+    assert ui.main(**settings) == 0
+    monkeypatch.setattr(ui, "find_spec", lambda _name: object())
+    assert ui.main(**settings, shards=["a"]) == 0
+    assert [one.shards for one in served] == [(), ["a"]]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import secrets
 import sys
+from importlib.util import find_spec
 from typing import Any
 
 from backcast.errors import BackcastError
@@ -37,6 +38,11 @@ def main(*, token: str | None, needs_token: bool, **settings: Any) -> int:  # no
 
         random = secrets.token_urlsafe(24) if needs_token else None
         chosen = Settings(token=token or random, **settings)
+        # The page tries failed readings again and again, which helps against no missing package.
+        if chosen.shards and find_spec("ray") is None:
+            said = "`backcast ui --shards` builds on Ray, and ray is not installed"
+            print(f'error: {said}; run `pip install "backcast[ray]"`', file=sys.stderr)
+            return 1
         with chosen.listen() as listening:
             serve(chosen, listening)
     except ImportError as error:
