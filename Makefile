@@ -60,7 +60,7 @@ export CARGO_HOME ?= $(HOME)/.cargo
 export VIRTUAL_ENV := $(abspath $(VENV))
 
 .PHONY: help demo test release-check check quick fuzz fuzz-lib storm soak mutants miri words cost audit test-adapters test-ray test-rllib test-page bench bench-peers bench-rust facts examples-long docs errors-page docs-links lint wheel wheels one-wheel release sdist wheel-check clean
-.PHONY: lock notices notices-check tools native lint-rust lint-elsewhere lint-python test-rust test-python
+.PHONY: has-nightly has-miri has-deny has-cyclonedx has-std lock notices notices-check tools native lint-rust lint-elsewhere lint-python test-rust test-python
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -75,7 +75,7 @@ test: lint docs test-rust test-python ## Run formatting, lints, types, build the
 # Not in it, and why, by target: tests/python/test_make_targets.py. `miri` and `fuzz-lib` need a
 # nightly compiler, `audit` needs cargo-deny.
 release-check: export FUZZ_SECONDS := 20
-release-check: test words miri fuzz fuzz-lib cost soak examples-long audit wheel-check ## Run what a release needs: `test`, and every check that `test` leaves out and takes minutes
+release-check: has-nightly has-miri has-deny test words miri fuzz fuzz-lib cost soak examples-long audit wheel-check ## Run what a release needs: `test`, and every check that `test` leaves out and takes minutes
 	$(PY) -m backcast.demo --seconds 10 --kill
 
 check: tools ## Run formatting, lints and unit tests of one crate: its folder in CRATE
@@ -102,9 +102,7 @@ fuzz: tools ## Load mutated CSV and Parquet files for FUZZ_SECONDS each
 
 # libFuzzer, which is part of a crate, needs a nightly compiler and a C++ compiler. Interesting inputs
 # stay in out/fuzz; one that fails is written there too.
-fuzz-lib: tools ## Fuzz damaged rings, hostile peers, CSV and Parquet by coverage, FUZZ_SECONDS each
-	@rustc +nightly --version >/dev/null 2>&1 || { \
-	  echo "no nightly compiler found: rustup toolchain install nightly" >&2; exit 1; }
+fuzz-lib: has-nightly tools ## Fuzz damaged rings, hostile peers, CSV and Parquet by coverage, FUZZ_SECONDS each
 	mkdir -p $(addprefix out/fuzz/,$(FUZZ_TARGETS))
 	cd fuzz && RUSTFLAGS="$(FUZZ_FLAGS)" cargo +nightly build --release --target host-tuple --target-dir ../target/fuzz
 	export BACKCAST_TEST_SHM=$$(mktemp -d -p /dev/shm); trap 'rm -rf "$$BACKCAST_TEST_SHM"' EXIT; \
@@ -134,9 +132,7 @@ cost: $(STAMP)/demo ## Count the instructions of a sampled row and of an appende
 
 # Miri interprets the code and finds undefined behaviour. It supports neither assembly nor shared
 # mappings, so it runs the protocols and the copies as words.
-miri: tools ## Run the unit tests of protocols and copies under Miri: minutes
-	@cargo +nightly miri --version >/dev/null 2>&1 || { \
-	  echo "no Miri found: rustup toolchain install nightly --component miri,rust-src" >&2; exit 1; }
+miri: has-miri tools ## Run the unit tests of protocols and copies under Miri: minutes
 	MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test -p backcast-layout --lib --locked \
 	  --target-dir target/miri -- protocol:: kernels::racy_copy:: kernels::shared_words::
 
@@ -148,9 +144,7 @@ words: tools ## Run the unit tests of layout and core with rows copied as atomic
 
 # Advisories, licences and sources of the shipped crates, as deny.toml requires. Advisories are
 # downloaded, or without a network read from the last copy.
-audit: tools ## Check dependencies for known vulnerabilities, licences and sources
-	@cargo deny --version >/dev/null 2>&1 || { \
-	  echo "cargo-deny not found: cargo install --locked cargo-deny" >&2; exit 1; }
+audit: has-deny tools ## Check dependencies for known vulnerabilities, licences and sources
 	cargo deny --locked check || cargo deny --locked --offline check
 
 # Torch and Stable-Baselines3 need a separate virtual environment, and six gigabytes of disk on Linux.
@@ -212,7 +206,7 @@ bench-rust: tools ## Run only the Rust benchmarks and keep no results: a filter 
 
 # Reproducible in any folder, by any user, on any day: paths are removed from the native module, dates
 # are fixed. Compilers and C libraries may still differ between machines.
-wheel: notices-check $(STAMP)/wheel ## Build the wheel for this platform, in out/dist
+wheel: has-std notices-check $(STAMP)/wheel ## Build the wheel for this platform, in out/dist
 	@rm -rf $(DIST)/*.whl
 	$(MAKE) --no-print-directory one-wheel
 	@cd $(DIST) && wc -c *.whl && sha256sum *.whl
@@ -230,9 +224,7 @@ wheels: notices-check $(STAMP)/wheel ## Build the wheels of all targets in WHEEL
 
 # Gives the same bytes each time. LC_ALL sets the order of the files in SHA256SUMS.
 release: export LC_ALL := C
-release: wheels sdist ## Write wheels, source distribution, bill of materials, changes and checksums into out/release
-	@cargo cyclonedx --version >/dev/null 2>&1 || { \
-	  echo "cargo-cyclonedx not found: cargo install --locked cargo-cyclonedx" >&2; exit 1; }
+release: has-cyclonedx wheels sdist ## Write wheels, source distribution, bill of materials, changes and checksums into out/release
 	rm -rf $(RELEASE) && mkdir -p $(RELEASE) && cp $(DIST)/*.whl $(DIST)/*.tar.gz $(RELEASE)
 	for wheel in $$(find $(RELEASE) -name '*linux*.whl'); do $(VENV)/bin/auditwheel show $$wheel || exit; done
 	cargo cyclonedx --manifest-path pybind/Cargo.toml --format json --override-filename bill
@@ -380,6 +372,27 @@ tools:
 	  echo "cargo not found: install Rust 1.88 or later (https://rustup.rs)" >&2; exit 1; }
 	@command -v cc >/dev/null || { \
 	  echo "cc not found: install a C compiler (Debian and Ubuntu: apt install gcc libc6-dev)" >&2; exit 1; }
+
+# A target that takes minutes or hours looks for all of its tools first.
+has-nightly:
+	@rustc +nightly --version >/dev/null 2>&1 || { \
+	  echo "no nightly compiler found: rustup toolchain install nightly" >&2; exit 1; }
+
+has-miri:
+	@cargo +nightly miri --version >/dev/null 2>&1 || { \
+	  echo "no Miri found: rustup toolchain install nightly --component miri,rust-src" >&2; exit 1; }
+
+has-deny:
+	@cargo deny --version >/dev/null 2>&1 || { \
+	  echo "cargo-deny not found: cargo install --locked cargo-deny" >&2; exit 1; }
+
+has-cyclonedx:
+	@cargo cyclonedx --version >/dev/null 2>&1 || { \
+	  echo "cargo-cyclonedx not found: cargo install --locked cargo-cyclonedx" >&2; exit 1; }
+
+has-std:
+	@[ -d "$$(rustc --print sysroot)/lib/rustlib/$(TARGET)" ] || { \
+	  echo "no standard library of Rust for $(TARGET): rustup target add $(TARGET)" >&2; exit 1; }
 
 # For maintainers: choose new versions after editing requirements/*.in. One resolution serves
 # Python 3.11 to 3.14 on every platform.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -88,3 +89,45 @@ def test_make_finds_a_recipe_for_every_step(target: str) -> None:
     assert ran.stdout.count("cargo doc") <= 2
     flags = set(re.findall(r"(\S*) ?cargo doc", ran.stdout))
     assert len(flags) == 1, f"equal flags, so that nothing is documented twice: {flags}"
+
+
+# Answers no question for a version, and fails at everything else.
+NO_TOOLS = """#!/bin/sh
+echo "$0 $*" >> "$BACKCAST_CALLS"
+exit 1
+"""
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not on the path")
+@pytest.mark.parametrize(
+    ("arguments", "missing"),
+    [
+        (["release"], "cargo-cyclonedx"),
+        (["release-check"], "nightly"),
+        (["miri"], "Miri"),
+        (["audit"], "cargo-deny"),
+        (["wheel", "TARGET=no-such-target"], "rustup target add no-such-target"),
+    ],
+)
+def test_a_target_looks_for_its_tools_before_it_builds(
+    arguments: list[str], missing: str, tmp_path: Path
+) -> None:
+    for name in ("cargo", "rustc"):
+        (tmp_path / name).write_text(NO_TOOLS)
+        (tmp_path / name).chmod(0o755)
+    calls = tmp_path / "calls"
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    ran = subprocess.run(
+        ["make", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "PATH": path, "BACKCAST_CALLS": str(calls)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert ran.returncode != 0
+    assert missing in ran.stderr
+    made = [line.split(" ", 1)[1] for line in calls.read_text().splitlines()]
+    questions = ("--version", "-vV", "--print sysroot")
+    assert [call for call in made if not call.endswith(questions)] == []
