@@ -64,7 +64,9 @@ def test_licences_are_inside(name: str) -> None:
     assert DISTRIBUTION.read_text(f"licenses/{name}") == (ROOT / name).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", ["py.typed", "_native.pyi", "cli.py", "demo/__main__.py"])
+@pytest.mark.parametrize(
+    "name", ["py.typed", "_native.pyi", "cli.py", "demo/__main__.py", "ui/_table.js"]
+)
 def test_type_checkers_and_tools_find_their_files(name: str) -> None:
     assert resources.files("backcast").joinpath(name).is_file()
 
