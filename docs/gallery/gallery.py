@@ -74,9 +74,9 @@ BARS = {
     "cleanrl/dqn_arrays": (r"episodes: (\d+)", ("CleanRL's arrays",), "mean return"),
     "cleanrl/dqn_ring": (r"episodes: (\d+)", ("ring",), "mean return"),
     "rust_learner": (
-        r"(\d+) batches, (\d+) windows",
-        ("batches", "windows"),
-        "sampled in Rust while Python writes",
+        r"(\d+) of (\d+) places hold",
+        ("with a transition", "all"),
+        "places in the windows of a batch, sampled in Rust",
     ),
 }
 

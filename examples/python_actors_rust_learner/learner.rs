@@ -28,7 +28,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         learn(table, &batch)?;
         let error = error_of(table);
         let version = params.publish(&values, None)?;
-        if update % 250 == 0 || error <= CLOSE {
+        if update % 20 == 0 || error <= CLOSE {
             let acted = batch.column::<i64>("params_version")?;
             let age = i64::try_from(version)? - acted.sum() / 64;
             println!("{update} updates: error {error:.3}, rows {age} versions old");

@@ -44,7 +44,7 @@ def main(actor: str) -> int:
                 learn(values, batch)
                 fleet.update(version=params.publish({"q": values}))
                 error = float(np.abs(values[:, 1] - TRUTH).max())
-                if update % 250 == 0 or error <= CLOSE:
+                if update % 20 == 0 or error <= CLOSE:
                     age = params.version - batch["params_version"].mean()
                     print(f"{update} updates: error {error:.3f}, rows {age:.0f} versions old")
     return 0 if error <= CLOSE else 1

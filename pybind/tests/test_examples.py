@@ -36,13 +36,15 @@ NOTEBOOKS = {
 }
 # Examples without a picture, and why.
 NO_PICTURE = {
-    "python_actors_rust_learner": "not drawn yet",
-    "rust_actor_python_learner": "not drawn yet",
-    "rust_learner": "not drawn yet",
     "ray_dqn": "differs from dqn_actors.py by four lines, and where Ray is, Matplotlib is not",
     "sb3": "its page shows what it prints",
     "trading": "its page shows what it prints",
     "worker_dies": "its page shows what it prints",
+}
+# Programs of two languages: the Python one, and the Rust one that it runs.
+PAIRS = {
+    "rust_actor_python_learner/learner.py": "rust_actor",
+    "python_actors_rust_learner/actors.py": "rust_q_learner",
 }
 # Prints the mean returns that the notebook logged.
 LOGGED = """
@@ -131,10 +133,10 @@ def test_every_example_has_a_picture_of_today_in_the_gallery() -> None:
 
 
 @pytest.fixture(scope="session")
-def rust_learner(request: pytest.FixtureRequest) -> str:
-    """Build the Rust example, or find what `cargo test` built: same profile, same packages."""
+def rust_examples(request: pytest.FixtureRequest) -> dict[str, str]:
+    """Build the Rust examples, or find what `cargo test` built: same profile, same packages."""
     watchdog(request.config, BUILD_S + WATCHDOG_S)
-    assert shutil.which("cargo"), "the Rust example needs cargo"
+    assert shutil.which("cargo"), "the Rust examples need cargo"
     # Selects the packages of `make test`, so that none is compiled again.
     others = ["backcast-layout", "backcast-benches"]
     packages = ["--workspace", *(f"--exclude={name}" for name in others), "--examples"]
@@ -148,15 +150,15 @@ def rust_learner(request: pytest.FixtureRequest) -> str:
     )
     messages = [json.loads(line) for line in built.stdout.splitlines()]
     examples = [m for m in messages if m.get("target", {}).get("kind") == ["example"]]
-    programs: list[str] = [message["executable"] for message in examples]
-    return next(program for program in programs if Path(program).name == "rust_learner")
+    return {Path(m["executable"]).name: m["executable"] for m in examples}
 
 
 def test_the_rust_learner_samples_what_a_python_actor_is_writing(
-    rust_learner: str, tmp_path: Path
+    rust_examples: dict[str, str], tmp_path: Path
 ) -> None:
     columns = {"obs": ("f4", (3,)), "reward": "f4"}
-    arguments = [
+    command = [
+        rust_examples["rust_learner"],
         "taught",
         "--dir",
         str(tmp_path),
@@ -170,7 +172,7 @@ def test_the_rust_learner_samples_what_a_python_actor_is_writing(
     with (
         bc.ReplayBuffer.create("taught", columns, capacity=5000, dir=tmp_path) as buf,
         buf.writer() as writer,
-        subprocess.Popen([rust_learner, *arguments], stdout=subprocess.PIPE, text=True) as learner,
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as learner,
         killing(learner.kill),
     ):
         while learner.poll() is None:
@@ -185,3 +187,27 @@ def test_the_rust_learner_samples_what_a_python_actor_is_writing(
     # FINAL rows have no reward; were one drawn as a transition, the mean would be lower.
     assert said.rstrip().endswith("mean reward +0.250000"), said
     gallery.drawn("rust_learner", said, tmp_path)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_an_example_of_two_languages_is_short(name: str) -> None:
+    folder = (EXAMPLES / name).parent
+    assert sum(len(path.read_text().splitlines()) for path in folder.glob("*.*")) <= 120
+
+
+@pytest.mark.parametrize(("name", "other"), PAIRS.items())
+def test_an_example_of_two_languages_reaches_its_values(
+    name: str, other: str, rust_examples: dict[str, str], place: Path, tmp_path: Path
+) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", EXAMPLES / name, rust_examples[other]],
+        env={**os.environ, "BACKCAST_DIR": str(place)},
+        capture_output=True,
+        text=True,
+        timeout=WATCHDOG_S,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "versions old" in ran.stdout, "staleness is reported"
+    gallery.drawn(Path(name).parent.name, ran.stdout, tmp_path)
+    assert not list(place.iterdir())
