@@ -16,6 +16,7 @@ from pathlib import Path
 
 import backcast as bc
 import pytest
+import uvicorn
 from axe_playwright_python.sync_playwright import Axe
 from conftest import SHOTS, WAIT_MS, Served, backcast, page, program
 from playwright.sync_api import Browser, Page, expect
@@ -215,6 +216,15 @@ def test_a_signal_ends_it_as_other_commands(place: Path, number: int, status: in
         served.process.send_signal(number)
         _, said = served.process.communicate(timeout=60)
         assert (served.process.returncode, said) == (status, "")
+
+
+def test_a_second_ctrl_c_does_not_cut_the_end_short() -> None:
+    from backcast.ui._serve import _Server
+
+    server = _Server(uvicorn.Config(print))
+    for _ in range(2):
+        server.handle_exit(signal.SIGINT, None)
+    assert (server.should_exit, server.force_exit) == (True, False)
 
 
 def test_a_wrong_seed_of_the_market_is_said(live: Served, browser: Browser) -> None:

@@ -17,6 +17,7 @@ from backcast.ui._pages import build
 
 if TYPE_CHECKING:
     import socket
+    from types import FrameType
 
     from backcast.ui._settings import Settings
 
@@ -30,6 +31,11 @@ class _Server(uvicorn.Server):
         """Say where the page is once it answers and takes signals."""
         await super().startup(sockets)
         print(f"open {self.url} (Ctrl-C ends it)", flush=True)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """End the server. A second signal does not cut the end short, which lasts a second."""
+        self._captured_signals.append(sig)
+        self.should_exit = True
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
