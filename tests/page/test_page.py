@@ -141,6 +141,19 @@ def test_a_ring_is_opened_and_a_window_drawn_by_keys(live: Served, browser: Brow
         pytest.fail("the window stays the same")
 
 
+def test_a_page_that_is_open_before_the_first_rows_draws_a_window(
+    place: Path, browser: Browser
+) -> None:
+    with bc.ReplayBuffer.create("early", {"x": "f4"}, capacity=100, dir=place) as ring:
+        with page(place) as served, opened(browser, served.url + "ring/early") as tab:
+            expect(tab.get_by_text("no rows to show yet")).to_be_visible(timeout=WAIT_MS)
+            with ring.writer(autoreset_mode="next_step") as writer:
+                for x in range(3):
+                    writer.append(x=x, terminated=False, truncated=False)
+            expect(tab.get_by_text(re.compile("lane 0, rows"))).to_be_visible(timeout=WAIT_MS)
+        ring.unlink()
+
+
 def test_images_are_shown_as_frames(live: Served, browser: Browser) -> None:
     with opened(browser, live.url + "ring/images") as tab:
         expect(tab.get_by_role("img", name=re.compile("^obs, frame"))).to_have_count(8)

@@ -184,6 +184,8 @@ def ring_page(feed: Feed, name: str) -> None:
         with drawn:
             ui.label(found.title).classes("dim")
             _show_window(found)
+        if found.places:
+            first.deactivate()
 
     with _page(feed, name):
         facts = ui.label()
@@ -194,7 +196,8 @@ def ring_page(feed: Feed, name: str) -> None:
             ui.button("Draw another", on_click=draw).props("no-caps unelevated")
             drawn = ui.column().classes("full-width")
         lanes = _Table("Lanes", _LANES_A_PAGE)
-    ui.timer(0, draw, once=True)
+    # A page that is opened before the first rows shows a window once there are some.
+    first = ui.timer(feed.settings.interval_s, draw)
 
 
 def _show_window(found: _window.Drawn) -> None:
