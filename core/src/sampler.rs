@@ -212,7 +212,8 @@ impl Sampler {
     #[must_use]
     pub fn state(&self) -> SamplerState {
         let selector = self.selection.selector();
-        let options = SamplerOptions { selector, ..self.options.clone() };
+        let mut options = SamplerOptions { selector, ..self.options.clone() };
+        options.draws.policy_version = self.policy_version.get();
         SamplerState::of(options, self.stream.batches())
     }
 

@@ -67,6 +67,9 @@ struct Saved {
     /// Maximum age of rows, in newer versions of the policy; absent: any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     max_policy_age: Option<u64>,
+    /// Version of the policy that the learner has set; absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    policy_version: Option<u64>,
 }
 
 /// JSON of draws of rollouts.
@@ -133,7 +136,7 @@ fn is_first(rank: &u32) -> bool {
 }
 
 /// Integers of the state.
-const NUMBERS: [&str; 10] = [
+const NUMBERS: [&str; 11] = [
     "draws",
     "seed",
     "batches",
@@ -144,6 +147,7 @@ const NUMBERS: [&str; 10] = [
     "world_size",
     "max_age",
     "max_policy_age",
+    "policy_version",
 ];
 
 /// Key for all columns that the windows do not name.
@@ -225,6 +229,7 @@ pub fn sampler_state_json(state: &SamplerState) -> Value {
         selector,
         max_age: state.max_age,
         max_policy_age: state.max_policy_age,
+        policy_version: state.policy_version,
     };
     // Numbers and strings always serialise.
     serde_json::to_value(saved).unwrap_or_default()
@@ -308,6 +313,7 @@ pub fn sampler_state(json: &Value) -> Result<SamplerState, BadSamplerState> {
         learned: learned.map(SavedLearned::options).transpose()?,
         max_age,
         max_policy_age,
+        policy_version: saved.policy_version,
     })
 }
 
@@ -431,6 +437,7 @@ mod tests {
             learned: None,
             max_age: None,
             max_policy_age: None,
+            policy_version: None,
         }
     }
 
@@ -442,10 +449,12 @@ mod tests {
         let text = sampler_state_json(&given).to_string();
         assert_eq!(sampler_state(&serde_json::from_str(&text).unwrap()).unwrap(), given);
         let limited = SamplerState { max_age: Some(9), max_policy_age: Some(0), ..state() };
+        let limited = SamplerState { policy_version: Some(7), ..limited };
         assert_eq!(sampler_state(&sampler_state_json(&limited)).unwrap(), limited);
         let plain = sampler_state_json(&state());
         assert_eq!((plain.get("max_age"), plain.get("max_policy_age")), (None, None));
-        assert_eq!((plain.get("stride"), plain.get("hindsight")), (None, None));
+        assert_eq!((plain.get("policy_version"), plain.get("stride")), (None, None));
+        assert_eq!(plain.get("hindsight"), None);
         assert_eq!((plain.get("rank"), plain.get("world_size")), (None, None));
     }
 

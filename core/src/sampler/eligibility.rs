@@ -347,6 +347,14 @@ impl Eligibility {
         })
     }
 
+    /// Returns whether the ring has complete episodes of at most `max_length` transitions, those
+    /// that are too old included. O(rows).
+    pub(crate) fn has_episodes_of_any_age(&self, max_length: u64) -> bool {
+        let (mut all, mut ranges) = (EpisodeIndex::new(max_length), ReadableRanges::default());
+        let lanes = ranges.refresh(&self.ring);
+        all.refresh(&lanes, &ranges) && all.total() > 0
+    }
+
     /// Returns the length of the longest sequence of transitions of one episode. O(rows).
     pub(crate) fn longest_run(&self) -> u64 {
         let mut all = StartIndex::new(0, 0);

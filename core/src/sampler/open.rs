@@ -75,6 +75,7 @@ impl Sampler {
         let windows = DrawnWindows::of(&draws, &columns, rule);
         let selector = options.selector.clone().every(draws.form.priority_stride());
         let policy_version = PolicyVersion::default();
+        draws.policy_version.iter().for_each(|version| policy_version.set(*version));
         let mut selection = Selection::open(ring, selector, (windows, starts))?;
         selection.eligibility =
             selection.eligibility.at_most(draws.max_age).with_versions(&policy_version);

@@ -35,6 +35,9 @@ pub(crate) struct DrawOptions {
     pub(crate) rank: (u32, u32),
     #[cfg_attr(feature = "serde", serde(default))]
     pub(crate) max_age: MaxAge,
+    /// Version of the policy that the learner of a state had set.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub(crate) policy_version: Option<u64>,
 }
 
 /// Limits to the age of rows. Samplers draw as if the ring did not have older ones.
@@ -86,6 +89,7 @@ impl From<SamplerState> for SamplerOptions {
             form: state.form,
             rank: state.rank,
             max_age: MaxAge { rows: state.max_age, versions: state.max_policy_age },
+            policy_version: state.policy_version,
         };
         let SamplerState { columns, selector, hindsight, learned, .. } = state;
         Self { draws, columns, selector, hindsight, learned }
@@ -110,6 +114,7 @@ impl SamplerOptions {
             form: Form::Transitions,
             rank: (0, 1),
             max_age: MaxAge::default(),
+            policy_version: None,
         };
         let selector = Selector::Uniform;
         Self { draws, columns: None, selector, hindsight: None, learned: None }

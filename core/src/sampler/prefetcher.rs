@@ -19,6 +19,7 @@ use self::waits::{Pause, PendingReport};
 use super::Sampler;
 use super::batch::{Batch, BatchBuffers};
 use super::plan::BatchPlan;
+use super::policy_version::PolicyVersion;
 use super::state::SamplerState;
 use super::stats::{SamplerStats, SamplerTotals};
 use crate::error::{LimitError, SampleError};
@@ -107,6 +108,8 @@ pub struct Batches<M: BatchBuffers = Batch> {
     report: Arc<PendingReport>,
     /// State before the next batch to be returned; batches drawn ahead do not count.
     at: SamplerState,
+    /// Version that the learner sets; it may do so while a thread draws ahead.
+    policy_version: PolicyVersion,
     /// Whether a batch was returned that can be taken back.
     returned: bool,
     /// Number of the first batch.
@@ -176,6 +179,7 @@ impl<M: BatchBuffers> Batches<M> {
             pause: Pause::of(&report),
             report,
             at: sampler.state(),
+            policy_version: sampler.policy_version.clone(),
             returned: false,
             first: sampler.next_batch(),
             unused: 0,
@@ -344,6 +348,7 @@ impl<M: BatchBuffers> Batches<M> {
     pub fn state(&self) -> SamplerState {
         let mut at = self.at.clone();
         at.batches = at.batches.wrapping_sub(self.unused);
+        at.policy_version = self.policy_version.get();
         at
     }
 

@@ -73,9 +73,11 @@ pub struct SamplerState {
     pub learned: Option<LearnedOptions>,
     /// Maximum age of rows, in newer rows of the same lane; `None` for any.
     pub max_age: Option<u64>,
-    /// Maximum age of rows, in newer versions of the policy; `None` for any. A state does not have
-    /// the version that the learner has [set](crate::PolicyVersion::set).
+    /// Maximum age of rows, in newer versions of the policy; `None` for any.
     pub max_policy_age: Option<u64>,
+    /// Version of the policy that the learner has [set](crate::PolicyVersion::set), which ages count
+    /// from; `None` if it has set none.
+    pub policy_version: Option<u64>,
 }
 
 impl SamplerState {
@@ -100,6 +102,7 @@ impl SamplerState {
             learned: options.learned,
             max_age: draws.max_age.rows,
             max_policy_age: draws.max_age.versions,
+            policy_version: draws.policy_version,
         }
     }
 }
@@ -220,6 +223,7 @@ mod tests {
             learned: None,
             max_age: None,
             max_policy_age: None,
+            policy_version: None,
         };
         let sequence = Sequence::new(8).stride(4);
         let episodes = WholeEpisodes::padded().max_length(9);
@@ -248,6 +252,10 @@ mod tests {
             ),
             (seeded().max_age(30), SamplerState { max_age: Some(30), ..plain() }),
             (seeded().max_policy_age(0), SamplerState { max_policy_age: Some(0), ..plain() }),
+            (
+                SamplerState { policy_version: Some(7), ..plain() }.into(),
+                SamplerState { policy_version: Some(7), ..plain() },
+            ),
             (seeded().copy(true), SamplerState { copy: true, ..plain() }),
             (
                 seeded().sequence(sequence),

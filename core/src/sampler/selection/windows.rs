@@ -77,8 +77,13 @@ impl DrawnWindows {
     pub(super) fn nothing(&self, eligibility: &Eligibility) -> SampleError {
         let Self { history, future, form, boundary, rule } = *self;
         if let Some((rows, max)) = eligibility.too_old_rows() {
-            let left = if form.episodes().is_some() { 0 } else { eligibility.longest_run() };
-            if left == 0 {
+            let is_age = match form.episodes() {
+                Some(WholeEpisodes { max_length, .. }) => {
+                    eligibility.has_episodes_of_any_age(max_length.map_or(u64::MAX, u64::from))
+                }
+                None => eligibility.longest_run() == 0,
+            };
+            if is_age {
                 let (max_age, max_policy_age) = (max.rows, max.versions);
                 return SampleError::TooOld { rows, max_age, max_policy_age };
             }

@@ -6,9 +6,9 @@ use std::mem::discriminant;
 use std::time::Duration;
 
 use backcast_core::{
-    AutoresetMode, Batch, Boundary, ClaimUnit, DType, GoalStrategy, Hindsight, Ring, RingOptions,
-    Rollout, RowIndex, SampleError, Sampler, SamplerOptions, Schema, Selector, Sequence,
-    StepColumns, TableOptions, WholeEpisodes, Writer, WriterOptions,
+    AutoresetMode, Batch, BatchesOptions, Boundary, ClaimUnit, DType, FormError, GoalStrategy,
+    Hindsight, Ring, RingOptions, Rollout, RowIndex, SampleError, Sampler, SamplerOptions, Schema,
+    Selector, Sequence, StepColumns, TableOptions, WholeEpisodes, Writer, WriterOptions,
 };
 use rand::RngExt;
 
@@ -250,4 +250,43 @@ fn goals_come_from_rows_that_are_young_enough() {
         // A transition achieves the goal of the row after its own.
         assert!(found.iter().copied().eq(first..60), "{limit:?} {found:?}");
     }
+}
+
+/// A state has the version that the learner has set, also in the middle of batches drawn ahead.
+#[test]
+fn a_state_keeps_the_version_that_the_learner_has_set() {
+    let ring = ring(1);
+    let mut actor = writer(&ring);
+    (0..6).for_each(|version| append(&mut actor, version, 10, false));
+    let options = SamplerOptions::seeded(2).max_policy_age(3);
+    let mut sampler = ring.sampler(options.clone()).unwrap();
+    sampler.policy_version().unwrap().set(8);
+    let mut restored = ring.sampler(sampler.state()).unwrap();
+    let batch = restored.sample(64).unwrap();
+    assert_eq!(batch.index(), sampler.sample(64).unwrap().index());
+    assert!(batch.column::<i64>("policy_age").unwrap().iter().all(|age| *age <= 3));
+    let ahead = ring.sampler(options).unwrap();
+    let version = ahead.policy_version().unwrap();
+    let ahead = ahead.batches(4, BatchesOptions::prefetch(2)).unwrap();
+    assert_eq!(ahead.state().policy_version, None);
+    version.set(7);
+    assert_eq!(ahead.state().policy_version, Some(7));
+}
+
+/// The age is not to blame where no episode has ended.
+#[test]
+fn episodes_without_an_end_are_not_said_to_be_too_old() {
+    let ring = ring(1);
+    let mut actor = writer(&ring);
+    append(&mut actor, 1, 60, false);
+    let options = SamplerOptions::seeded(2).episodes(WholeEpisodes::padded()).max_age(50);
+    let mut sampler = at_once(&ring, options.clone());
+    let refused = sampler.sample(1).unwrap_err();
+    assert!(matches!(refused, SampleError::Form(FormError::NoneComplete { .. })), "{refused}");
+    // Here one has ended, and is too old.
+    append(&mut actor, 1, 1, true);
+    assert!(sampler.sample(1).is_err());
+    append(&mut actor, 1, 20, false);
+    let refused = at_once(&ring, options.max_age(30)).sample(1).unwrap_err();
+    assert!(matches!(refused, SampleError::TooOld { .. }), "{refused}");
 }

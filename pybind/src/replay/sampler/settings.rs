@@ -73,7 +73,8 @@ impl Sampler {
     /// ``policy_age`` in a batch counts from it, and is never below 0. Before it is set,
     /// ``policy_age`` counts from the largest ``policy_version`` in the newest rows of the lanes.
     /// Set it after each publish, also while batches are drawn ahead, and after a return to an
-    /// older checkpoint, whose versions are smaller. Needs a column ``policy_version``.
+    /// older checkpoint, whose versions are smaller. Each sampler has its own; :meth:`state` keeps
+    /// it. Needs a column ``policy_version``.
     #[getter]
     fn policy_version(&self) -> Option<u64> {
         self.draws.policy_version.as_ref().and_then(PolicyVersion::get)
