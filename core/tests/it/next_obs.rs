@@ -183,6 +183,34 @@ fn an_end_in_next_step_mode_keeps_what_it_led_to() {
 }
 
 #[test]
+fn next_observations_of_another_size_are_refused_and_change_nothing() {
+    for lanes in 1..4 {
+        let ring = ring(lanes);
+        let mut writer = writer(&ring, AutoresetMode::NextStep);
+        append(&mut writer, &row(1, 2)).unwrap();
+        let lanes = lanes as usize;
+        let (reward, now, schema) = (vec![0; 4 * lanes], obs(2, lanes), ring.schema().clone());
+        let right = obs(3, lanes).map(|bytes| bytes.len());
+        let sizes = (0..16).flat_map(|near| (0..16).map(move |far| [near, far]));
+        for sizes in sizes.filter(|sizes| *sizes != right) {
+            let next = sizes.map(|bytes| vec![0; bytes]);
+            let step = Step {
+                schema: &schema,
+                columns: &[&reward, &now[0], &now[1]],
+                terminated: &vec![false; lanes],
+                truncated: &vec![false; lanes],
+                next_obs: Some(&[&next[0], &next[1]]),
+                final_obs: None,
+            };
+            assert!(writer.append(step).is_err(), "{sizes:?} bytes for {lanes} lanes");
+            assert_eq!(shown(&ring, 0), [(1, 0)]);
+        }
+        append(&mut writer, &row(2, 3)).unwrap();
+        assert_eq!(shown(&ring, 0), [(1, 0), (2, 0)]);
+    }
+}
+
+#[test]
 fn an_end_without_its_observation_is_refused_and_changes_nothing() {
     for mode in [AutoresetMode::SameStep, AutoresetMode::Disabled] {
         let ring = ring(1);

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use backcast_core::{
-    AutoresetMode, Batch, Boundary, DType, FINAL, Form, GAP, PriorityOptions, Ring, RingOptions,
-    Rollout, RowIndex, SampleError, Sampler, SamplerOptions, Schema, Selector, Sequence,
-    StepColumns, TableOptions, WholeEpisodes, Writer, WriterOptions,
+    AutoresetMode, Batch, Boundary, DType, FINAL, Form, GAP, PriorityOptions, RateLimiter, Ring,
+    RingOptions, Rollout, RowIndex, SampleError, Sampler, SamplerOptions, Schema, Selector,
+    Sequence, StepColumns, TableOptions, WholeEpisodes, Writer, WriterOptions,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -348,6 +348,24 @@ fn a_slow_learner_skips_what_is_too_old_and_counts_it() {
                 _ => {}
             }
         }
+    }
+}
+
+/// The rate is that of a learner that draws every item once, be it young or not.
+#[test]
+fn a_rate_limiter_counts_the_items_that_are_skipped() {
+    for form in forms() {
+        let limiter = RateLimiter::min_size(1);
+        let options = RingOptions::with_capacity(1_000).lanes(LANES).limiter(limiter);
+        let ring = Ring::heap(&schema(), options).unwrap();
+        let mut scene = Scene { ring, ..Scene::new(1_000, 0) };
+        (0..70).for_each(|step| scene.append(0, step % 7 == 6));
+        let mut sampler = queue(&scene.ring, form, Limit { rows: 20, ..Limit::NONE });
+        let first = i64::from(sampler.sample(1).unwrap().index()[0]);
+        let skipped = scene.lanes()[0].starts(form).filter(|start| *start < first).count() as u64;
+        assert!(skipped > 5, "{form:?}");
+        let counted = scene.ring.limiter().unwrap().counts().samples;
+        assert_eq!(counted, skipped + 1, "{form:?}");
     }
 }
 

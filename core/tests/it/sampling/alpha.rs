@@ -119,6 +119,12 @@ fn exponents_that_cannot_be_are_refused_and_nothing_changes() {
     assert_eq!((alpha.to_bits(), value.to_bits()), (1.7_f64.to_bits(), 30_000_f64.to_bits()));
     assert!(limit < value && limit.powf(1.7) < 1e5, "{limit}");
     assert_eq!(handle.alpha().to_bits(), Alpha::DEFAULT.to_bits());
+    // The error names priorities as they were given, without what the table adds to each.
+    let mut added = ring.priorities(&of_table().table("added").eps(0.5)).unwrap();
+    added.update(&index[..1], &[30_000.0]).unwrap();
+    let refused = added.set_alpha(1.7).unwrap_err();
+    let PriorityError::AlphaTooLarge { value, .. } = refused else { panic!("{refused}") };
+    assert!((value - 30_000.0).abs() < 1e-6, "{value}");
     // An update is held to the exponent of the moment.
     handle.set_alpha(1.0).unwrap();
     let refused = handle.update(&index[..1], &[1e6]).unwrap_err();
