@@ -113,6 +113,18 @@ fn a_delisted_position_in_units_is_settled_at_its_last_close_be_it_short_or_a_fr
 }
 
 #[test]
+fn units_of_other_tickers_stay_when_one_leaves() {
+    let base = free(PortfolioOptions::default());
+    let options = PortfolioOptions { fractional: true, ..base };
+    let mut env = on_day(&universe(), options, 28);
+    env.step(&[0.1, 0.255, 0.0]).unwrap();
+    let held = env.obs().units.clone();
+    assert!(held[0] > 0.0 && held[1] > 0.0, "{held:?}");
+    env.step(&[0.0; 3]).unwrap();
+    assert_eq!(*env.obs().units, [held[0], 0.0, 0.0]);
+}
+
+#[test]
 fn a_delisted_holding_that_is_held_keeps_its_last_close_and_cannot_be_sold() {
     let options = PortfolioOptions { delisting: Delisting::Hold, ..Default::default() };
     let mut env = on_day(&universe(), free(options), 28);
