@@ -62,7 +62,6 @@ class Task:
             "long_limit": self.shares,
             "short_limit": self.shares,
             "order_limit": self.shares,
-            "order_size": min(self.shares, 100),
         }
         return TradingVectorEnv(count, **settings, **options)
 

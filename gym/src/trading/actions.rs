@@ -65,6 +65,11 @@ impl ActionScheme {
         }
     }
 
+    /// Returns whether `order_size` sets the sizes of the orders.
+    pub(super) const fn has_order_size(self) -> bool {
+        matches!(self, Self::Discrete | Self::DiscreteLimit | Self::OrderSize | Self::Quotes)
+    }
+
     /// Returns whether the values of an action are whole numbers.
     pub(super) const fn is_whole(self) -> bool {
         self.choices().is_some() || matches!(self, Self::LimitOrders)

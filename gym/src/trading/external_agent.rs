@@ -74,7 +74,7 @@ impl ExternalAgentConfig {
                 return Err(TradingError::BadOption { option, value: value.into(), rule });
             }
         }
-        if self.order_size > limit {
+        if self.actions.has_order_size() && self.order_size > limit {
             let order_size = self.order_size;
             return Err(TradingError::OrderAboveLimit { order_size, limit });
         }

@@ -283,6 +283,15 @@ def test_wrappers_of_single_environments_work() -> None:
     assert info["episode"]["l"] == 4
 
 
+def test_a_small_order_limit_goes_with_actions_that_have_no_order_size() -> None:
+    for actions in ("discrete_target", "target", "limit_orders"):
+        settings: dict[str, Any] = {"actions": actions, "order_limit": 20, **SHORT}
+        env = TradingEnv(**settings)
+        assert env.reset(seed=1)[0] in env.observation_space
+    with pytest.raises(bc.errors.EnvError, match=r"\border_size\b.*\b100\b.*\b20\b"):
+        TradingEnv(order_limit=20, **SHORT)
+
+
 class AlarmError(Exception):
     """Exception of a signal handler."""
 
