@@ -7,7 +7,7 @@ use std::fs::File;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float16Type, Float64Type, Int32Type, UInt8Type, UInt32Type, UInt64Type};
 use arrow_array::{Array, RecordBatch};
-use arrow_ipc::reader::FileReader;
+use arrow_ipc::reader::{FileReader, StreamReader};
 use backcast_core::{DType, Ring, Schema};
 use backcast_persist::{SaveOptions, Store};
 
@@ -97,5 +97,19 @@ fn every_element_type_and_shape_is_read() {
             );
             assert_eq!(field.metadata().get(about).map(String::as_str), Some(r#"{"shape":[2,3]}"#));
         }
+    }
+}
+
+#[test]
+fn a_file_begins_with_its_magic_and_the_stream_of_its_batches() {
+    let (_place, store, _ring) = saved(&schema());
+    for file in store.snapshot("pong@a").unwrap().files {
+        let bytes = std::fs::read(&file).unwrap();
+        let stream = bytes.strip_prefix(b"ARROW1\0\0").unwrap();
+        let streamed = StreamReader::try_new(stream, None).unwrap();
+        let streamed: Vec<RecordBatch> = streamed.map(Result::unwrap).collect();
+        let read = FileReader::try_new(File::open(file).unwrap(), None).unwrap();
+        assert_eq!(streamed, read.map(Result::unwrap).collect::<Vec<_>>());
+        assert!(!streamed.is_empty());
     }
 }

@@ -172,6 +172,39 @@ fn a_lease_in_the_way_is_honoured_as_by_an_append() {
 }
 
 #[test]
+fn a_suspended_row_resumes_unless_another_was_published() {
+    let ring = ring(LanePolicy::DropNew);
+    let mut writer =
+        ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap();
+    for step in 0..200 {
+        append(&mut writer, step, (false, false));
+    }
+    let suspended = writer.reserve().unwrap().suspend();
+    for step in [1, 2] {
+        let mut row = writer.resume(&suspended).unwrap();
+        fill(&mut row, step);
+        if step == 1 {
+            row.abort();
+        } else {
+            assert_eq!(row.commit(false, false).unwrap().seq(), 200);
+        }
+    }
+    assert!(writer.resume(&suspended).is_none(), "the row is published");
+    // A row that a lease leaves no room for is dropped, suspended or not.
+    let oldest = ring.lane_span(0).unwrap().start;
+    let lease = ring.lease(0, oldest..oldest + 1).unwrap();
+    let mut dropped = 0;
+    for step in 0..40 {
+        let suspended = writer.reserve().unwrap().suspend();
+        let mut row = writer.resume(&suspended).unwrap();
+        fill(&mut row, step);
+        dropped += u32::from(row.commit(false, false).unwrap() == RowIndex::NONE);
+    }
+    assert!(dropped > 0);
+    drop(lease);
+}
+
+#[test]
 fn refused_reservations_say_why_and_leave_no_row() {
     let ring = ring(LanePolicy::default());
     let two = Ring::heap(ring.schema(), RingOptions::with_capacity(40).lanes(2)).unwrap();
