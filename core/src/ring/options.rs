@@ -255,6 +255,19 @@ impl RingOptions {
     }
 }
 
+#[cfg(test)]
+mod capacity_tests {
+    use super::*;
+
+    #[test]
+    fn a_capacity_in_bytes_is_at_least_one() {
+        for (text, bytes) in [("1B", Some(1)), ("0.5 B", Some(1)), ("0.4 B", None), ("0 B", None)] {
+            let found: Option<Capacity> = text.parse().ok();
+            assert_eq!(found, bytes.map(Capacity::Bytes), "{text}");
+        }
+    }
+}
+
 #[cfg(all(test, feature = "serde"))]
 mod tests {
     use super::*;
