@@ -194,5 +194,9 @@ def test_code_lines_are_those_with_code() -> None:
 def test_the_page_leaves_drawing_to_its_framework() -> None:
     page = ROOT / "pybind/python/backcast/ui"
     sizes = {path.name: code_lines(path.read_text()) for path in page.glob("*.py")}
-    assert sizes.keys() >= {"__init__.py", "_pages.py"}
+    for path in page.glob("*.js"):
+        lines = (line.strip() for line in path.read_text().splitlines())
+        sizes[path.name] = sum(bool(line) and not line.startswith("//") for line in lines)
+    assert sizes.keys() >= {"__init__.py", "_pages.py", "_table.js"}
+    assert {path.suffix for path in page.iterdir() if path.is_file()} == {".py", ".js"}
     assert sum(sizes.values()) <= MOST_PAGE_LINES, sizes

@@ -41,15 +41,14 @@ def main(*, token: str | None, needs_token: bool, **settings: Any) -> int:  # no
         # The page tries failed readings again and again, which helps against no missing package.
         if chosen.shards and find_spec("ray") is None:
             said = "`backcast ui --shards` builds on Ray, and ray is not installed"
-            print(f'error: {said}; run `pip install "backcast[ray]"`', file=sys.stderr)
-            return 1
+            raise BackcastError(f'{said}; run `pip install "backcast[ray]"`')
         with chosen.listen() as listening:
             serve(chosen, listening)
+            return 0
     except ImportError as error:
         said = f"`backcast ui` builds on NiceGUI and Pillow, and {error.name} is not installed"
-        print(f'error: {said}; run `pip install "backcast[ui]"`', file=sys.stderr)
-        return 1
+        said += '; run `pip install "backcast[ui]"`'
     except BackcastError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
+        said = str(error)
+    print(f"error: {said}", file=sys.stderr)
+    return 1

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from backcast.ui import _words
-    from backcast.ui._window import Drawn
+from backcast.ui import _words
+from backcast.ui._window import Drawn
 
 Options = dict[str, Any]
 BLUE, ORANGE = "#2b8cd6", "#e06c1f"

@@ -6,16 +6,15 @@ import asyncio
 import json
 import sys
 import time
+from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from backcast.errors import BackcastError
 from backcast.ui import _words
-
-if TYPE_CHECKING:
-    from backcast.ui._settings import Settings
+from backcast.ui._settings import Settings
 
 POINTS = 120
 """Frames whose rates are kept for the charts."""
@@ -26,14 +25,11 @@ _IDLE_S = 5.0
 
 
 @asynccontextmanager
-async def command(*arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
+async def command(*arguments: str) -> AsyncIterator[Process]:
     """Run `backcast --json` in a child process, and end it with the block."""
+    program = sys.executable, "-m", "backcast", "--json", *arguments
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "backcast", "--json", *arguments),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        limit=1 << 24,
+        *program, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, limit=1 << 24
     )
     try:
         yield process
@@ -45,7 +41,7 @@ async def command(*arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
         await process.wait()
 
 
-async def message(process: asyncio.subprocess.Process) -> str:
+async def message(process: Process) -> str:
     """Return what a command that ended said on stderr."""
     assert process.stderr is not None
     said = (await process.stderr.read()).decode(errors="replace").strip().splitlines()
@@ -86,9 +82,7 @@ class Feed:
         return [*self._failed.values(), *([f"no figures for {late_s:.0f} s"] if is_late else [])]
 
     async def _read_while_asked(self) -> None:
-        reads = {"figures": self._read_figures}
-        if self.settings.shards:
-            reads["shards"] = self._read_shards
+        reads = {"figures": self._read_figures, "shards": self._read_shards}
         tasks = [asyncio.create_task(self._repeat(key, read)) for key, read in reads.items()]
         while time.monotonic() - self._asked_s < _IDLE_S:
             await asyncio.sleep(_IDLE_S / 5)

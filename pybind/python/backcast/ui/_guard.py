@@ -6,11 +6,10 @@ import hashlib
 import hmac
 from collections.abc import Awaitable, Callable
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
 
-if TYPE_CHECKING:
-    from backcast.ui._settings import Settings
+from backcast.ui._settings import Settings
 
 Scope = dict[str, Any]
 Call = Callable[..., Awaitable[Any]]

@@ -20,9 +20,8 @@ body { background: #f6f7f9; --edge: #d9dde2 }
 body.body--dark { background: #14171a; --edge: #3a4046 }
 .q-card, .q-table__card { border: 1px solid var(--edge); box-shadow: none; border-radius: 10px }
 .body--dark .q-card, .body--dark .q-table__card { background: #1d2125 }
-.nicegui-echart { width: 100%; height: 15rem }
+.nicegui-content { max-width: 84rem; margin: 0 auto } .nicegui-echart { width: 100%; height: 15rem }
 .nicegui-echart text { fill: currentColor; stroke: none }
-.nicegui-content { max-width: 84rem; margin: 0 auto }
 .h1, .figure { font-weight: 600; font-size: 1.5rem; line-height: 1.3 } .h2 { font-weight: 600 }
 td, .figure { font-variant-numeric: tabular-nums } a { color: inherit; text-underline-offset: 3px }
 .dim { opacity: .8 } .said { border-left: 4px solid #e06c1f; overflow-wrap: anywhere }
@@ -121,8 +120,7 @@ def _follow(feed: Feed, show: Callable[[_words.Frame], Iterable[str]]) -> None:
 
     def write(sentences: list[str]) -> None:
         for sentence in sentences:
-            with ui.card().classes("said full-width q-py-sm"):
-                ui.label(sentence)
+            ui.label(sentence).classes("q-card said full-width q-px-md q-py-sm")
 
     def update() -> None:
         nonlocal shown, told, said
@@ -207,8 +205,8 @@ def _show_window(found: _window.Drawn) -> None:
         ui.label(f"{column}, the last {len(frames)} frames")
         with ui.row():
             for place, frame in enumerate(frames):
-                picture = ui.image(Image.fromarray(frame)).props("no-transition")
-                picture.props(f'alt="{column}, frame {place + 1} of {len(frames)}"')
+                said = f"{column}, frame {place + 1} of {len(frames)}"
+                picture = ui.image(Image.fromarray(frame)).props(f'no-transition alt="{said}"')
                 picture.style("width: 84px; image-rendering: pixelated")
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import signal
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from types import FrameType
 
 import uvicorn
 from fastapi import FastAPI
@@ -14,12 +15,7 @@ from nicegui import ui
 from backcast.ui._feed import Feed
 from backcast.ui._guard import Guard
 from backcast.ui._pages import build
-
-if TYPE_CHECKING:
-    import socket
-    from types import FrameType
-
-    from backcast.ui._settings import Settings
+from backcast.ui._settings import Settings
 
 
 class _Server(uvicorn.Server):
@@ -40,8 +36,8 @@ class _Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Take the signals that end the server."""
-        numbers = signal.SIGINT, signal.SIGTERM
-        before = {number: signal.signal(number, self.handle_exit) for number in numbers}
+        handled = uvicorn.server.HANDLED_SIGNALS
+        before = {number: signal.signal(number, self.handle_exit) for number in handled}
         try:
             yield
         finally:
@@ -64,14 +60,10 @@ def serve(settings: Settings, listening: socket.socket) -> None:
         binding_refresh_interval=None,
         show_welcome_message=False,
     )
-    guard = Guard(app, settings, port)
-    config = uvicorn.Config(
-        guard,
-        log_level="warning",
-        timeout_graceful_shutdown=1,
-        # Within the machine, compressing takes longer than sending.
-        ws_per_message_deflate=not settings.is_loopback,
-    )
+    config = uvicorn.Config(Guard(app, settings, port), log_level="warning")
+    config.timeout_graceful_shutdown = 1
+    # Within the machine, compressing takes longer than sending.
+    config.ws_per_message_deflate = not settings.is_loopback
     server = _Server(config)
     server.url = settings.url(port)
     server.run(sockets=[listening])

@@ -46,9 +46,9 @@ class Settings:
             If the port is taken, or the system refuses the address.
         """
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
-        at, both = (self.host, self.port), self.host == "::"
+        at = self.host, self.port
         try:
-            return socket.create_server(at, family=family, dualstack_ipv6=both)
+            return socket.create_server(at, family=family, dualstack_ipv6=self.host == "::")
         except OSError as error:
             raise StorageError(
                 f"cannot listen on {self.host}, port {self.port}: {os.strerror(error.errno or 0)}; "

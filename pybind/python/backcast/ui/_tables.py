@@ -9,7 +9,7 @@ from typing import Any
 
 from backcast.ui import _words
 
-_NUMBERS = ("rate", "count")
+_SORTABLE = ("rate", "count", "fill")
 """Kinds that are sent as numbers so that the browser can sort them; `_table.js` formats them."""
 _WORDS: dict[str, Callable[[Any], Any]] = {
     "age": _words.age,
@@ -17,7 +17,6 @@ _WORDS: dict[str, Callable[[Any], Any]] = {
     "length": len,
     "writers": _words.writers,
     "pid": lambda pid: f"pid {pid}" if pid else "-",
-    "text": lambda text: "-" if text is None else text,
 }
 
 
@@ -33,16 +32,15 @@ class Column:
 
     def value(self, one: _words.Row) -> Any:  # noqa: ANN401
         """Return what is sent to the browser."""
-        words, value = _WORDS.get(self.kind), one[self.key]
-        return value if words is None else words(value)
+        return _WORDS.get(self.kind, lambda value: value)(one[self.key])
 
     def options(self, place: int) -> dict[str, Any]:
         """Return the column for the table."""
         hidden = "" if self.is_narrow else "wide-only"
         align = "left" if place == 0 or self.kind == "fill" else "right"
-        named = {"name": self.key, "label": self.title, "field": self.key, "align": align}
-        sorting = {"kind": self.kind, "sortable": self.kind in (*_NUMBERS, "fill")}
-        return named | sorting | {"classes": hidden, "headerClasses": hidden}
+        named = {"name": self.key, "label": self.title, "field": self.key, "kind": self.kind}
+        shown = {"align": align, "classes": hidden, "headerClasses": hidden}
+        return named | shown | {"sortable": self.kind in _SORTABLE}
 
 
 TABLES = {
@@ -112,8 +110,7 @@ def rows(title: str, objects: Iterable[_words.Row]) -> list[_words.Row]:
     columns, seen = TABLES[title], Counter[Any]()
     found = []
     for one in objects:
-        name = one[columns[0].key]
-        seen[name] += 1
-        key = {"row": f"{name} {seen[name]}"}
-        found.append(key | {column.key: column.value(one) for column in columns})
+        seen[name := one[columns[0].key]] += 1
+        values = {column.key: column.value(one) for column in columns}
+        found.append(values | {"row": f"{name} {seen[name]}"})
     return found

@@ -6,19 +6,16 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from backcast import ReplayBuffer
 from backcast._trees import flat
 from backcast.errors import BackcastError, LappedError, SampleError
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Columns = dict[str, NDArray[Any]]
-
+Columns = dict[str, NDArray[Any]]
 _LENGTH, _FRAMES, _LINES = 64, 8, 6
 _BUILT_IN = {"seq", "episode", "t", "flags"}
 _CANDLE = ("open", "close", "low", "high")
@@ -101,9 +98,7 @@ def _lines(numbers: Columns) -> Iterable[tuple[str, list[Any]]]:
 
 def _finite(values: NDArray[Any]) -> list[Any]:
     """Return numbers for JSON, with None for those that are not finite."""
-    found = values.astype(np.float64).astype(object)
-    found[~np.isfinite(values.astype(np.float64))] = None
-    numbers: list[Any] = found.tolist()
+    numbers: list[Any] = np.ma.masked_invalid(values.astype(np.float64)).tolist()
     return numbers
 
 
