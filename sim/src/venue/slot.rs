@@ -55,6 +55,25 @@ impl SlotRequest {
     pub const fn limit(side: Side, price: i32, quantity: i32) -> Self {
         Self::Submit { side, kind: OrderKind::Limit, price, quantity }
     }
+
+    /// Passes all that it asks for to `word`.
+    fn digest(self, mut word: impl FnMut(u64)) {
+        match self {
+            Self::Submit { side, kind, price, quantity } => {
+                word((side as u64) << 8 | kind as u64);
+                word((price as u64) << 32 | quantity as u64);
+            }
+            Self::Cancel(OrderId { symbol, slot, id, waits }) => {
+                word(1 << 16 | u64::from(waits));
+                word(u64::from(symbol) << 48 | u64::from(slot) << 32 | u64::from(id));
+            }
+            Self::CancelNumber(number) => {
+                word(2 << 16);
+                word(number);
+            }
+            Self::CancelAll => word(3 << 16),
+        }
+    }
 }
 
 /// A request on its way.
@@ -259,6 +278,7 @@ impl Slot {
         for pending in &self.pending {
             word(pending.due);
             word(pending.number << 16 | u64::from(pending.symbol));
+            pending.request.digest(&mut word);
         }
         for basis in &self.bases {
             word(basis.cost as u64);

@@ -33,6 +33,50 @@ fn an_order_arrives_after_its_latency_and_not_before() {
 }
 
 #[test]
+fn markets_whose_request_on_its_way_differs_in_anything_have_different_hashes() {
+    let mut config = Preset::Normal.config();
+    config.symbols = 2;
+    config.slots[0].latency_ticks = 5;
+    let mut market = market(&config);
+    let resting = |market: &mut Market, symbol| {
+        let price = market.best_bid(symbol).unwrap() - 200;
+        market.send(0, symbol, SlotRequest::limit(Side::Buy, price, 1)).unwrap();
+        market.run(6);
+        market.reports(0).unwrap()[0].result.unwrap().resting.unwrap()
+    };
+    let orders = [resting(&mut market, 0), resting(&mut market, 0), resting(&mut market, 1)];
+    let order = |side, kind, price, quantity| SlotRequest::Submit { side, kind, price, quantity };
+    let plain = order(Side::Buy, OrderKind::Limit, 9_000, 2);
+    let sent = [
+        ("nothing", 0, plain),
+        ("symbol", 1, plain),
+        ("side", 0, order(Side::Sell, OrderKind::Limit, 9_000, 2)),
+        ("kind", 0, order(Side::Buy, OrderKind::Marketable, 9_000, 2)),
+        ("another kind", 0, order(Side::Buy, OrderKind::PostOnly, 9_000, 2)),
+        ("price", 0, order(Side::Buy, OrderKind::Limit, 9_001, 2)),
+        ("quantity", 0, order(Side::Buy, OrderKind::Limit, 9_000, 3)),
+        ("cancel", 0, SlotRequest::Cancel(orders[0])),
+        ("another cancel", 0, SlotRequest::Cancel(orders[1])),
+        ("cancel in another symbol", 0, SlotRequest::Cancel(orders[2])),
+        ("cancel of a number", 0, SlotRequest::CancelNumber(0)),
+        ("cancel of another number", 0, SlotRequest::CancelNumber(1)),
+        ("cancel of all", 0, SlotRequest::CancelAll),
+    ];
+    let hash = |symbol, request| {
+        let mut copy = market.clone();
+        copy.send(0, symbol, request).unwrap();
+        copy.state_hash()
+    };
+    let found = sent.map(|(name, symbol, request)| (name, hash(symbol, request)));
+    assert_eq!(found[0].1, hash(0, plain));
+    for (at, (one, hash)) in found.iter().enumerate() {
+        for (other, others) in &found[at + 1..] {
+            assert_ne!(hash, others, "{one} and {other}");
+        }
+    }
+}
+
+#[test]
 fn a_buy_without_latency_is_the_first_of_its_tick_and_pays_the_shown_ask() {
     let mut market = market(&Preset::Normal.config());
     let ask = market.best_ask(0).unwrap();
