@@ -338,3 +338,21 @@ impl Fundamental {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sentiment_fades_linearly_from_its_arrival_to_its_end() {
+        let news = News { since: 100, life: 40, sentiment: -0.8, magnitude: 0.5, ..News::NONE };
+        for (now, left, faded) in
+            [(100, 40, -0.8), (110, 30, -0.6), (139, 1, -0.02), (140, 0, 0.0), (500, 0, 0.0)]
+        {
+            assert_eq!(news.left(now), left, "tick {now}");
+            assert!((news.faded(now) - faded).abs() < 1e-12, "tick {now}: {}", news.faded(now));
+        }
+        assert_eq!(News::NONE.left(0), 0);
+        assert!(News::NONE.faded(0).abs() < 1e-12, "no life, no division by zero");
+    }
+}

@@ -112,3 +112,26 @@ impl fmt::Display for Shown {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_far_from_one_are_shown_with_an_exponent() {
+        for (number, shown) in [
+            (0.0, "0"),
+            (-0.5, "-0.5"),
+            (1e-5, "0.00001"),
+            (9.5e-6, "9.5e-6"),
+            (-9.5e-6, "-9.5e-6"),
+            (9e15, "9000000000000000"),
+            (1e16, "1e16"),
+            (-3e300, "-3e300"),
+            (f64::INFINITY, "inf"),
+            (f64::NAN, "NaN"),
+        ] {
+            assert_eq!(Shown(number).to_string(), shown);
+        }
+    }
+}

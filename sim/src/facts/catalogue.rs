@@ -477,6 +477,19 @@ mod tests {
     }
 
     #[test]
+    fn facts_of_many_samples_are_judged_from_a_week_on() {
+        let facts = catalogue();
+        let long: Vec<&str> =
+            facts.iter().filter(|fact| fact.min_ticks == WEEK).map(|fact| fact.key).collect();
+        let returns = ["acf1_300s", "acf_max_300s", "vr50"];
+        let volatility = ["acf_abs_50", "abs_decay", "abs_dfa"];
+        let gains = ["gain_makers", "gain_noise", "gain_value", "gain_signal", "gain_executors"];
+        let flow = ["sign_decay", "buy_share"];
+        assert_eq!(long, [&returns[..], &volatility, &flow, &gains].concat());
+        assert!(facts.iter().all(|fact| fact.min_ticks == WEEK || fact.min_ticks == 0));
+    }
+
+    #[test]
     fn a_recording_of_nothing_passes_no_fact_of_prices() {
         let ticks = 10_000;
         let flat = Recording {

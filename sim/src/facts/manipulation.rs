@@ -181,6 +181,9 @@ pub fn search<S: Subject>(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::super::subject::{Holding, KINDS, TickView};
     use super::*;
 
     #[test]
@@ -206,5 +209,110 @@ mod tests {
             large += u32::from(total > MOST_SHARES.unsigned_abs() / 2);
         }
         assert!(large > 100, "{large} schedules are large");
+    }
+
+    type Log = Arc<Mutex<Vec<(u32, OutsideOrder)>>>;
+
+    /// A market whose price stays, which fills market orders alone, for a price tick a share. Its
+    /// clones log their orders together.
+    #[derive(Clone, Default)]
+    struct Flat {
+        tick: u32,
+        sent: Vec<OutsideOrder>,
+        held: Holding,
+        log: Log,
+    }
+
+    impl Subject for Flat {
+        fn reset(&mut self, _seed: u64) {}
+
+        fn step(&mut self, order: i32) {
+            assert_eq!(order, 0);
+            self.tick += 1;
+            for order in self.sent.drain(..).filter(|order| order.kind == OutsideKind::Market) {
+                self.held.shares += f64::from(order.side.sign() * order.shares);
+                self.held.cash -= f64::from(order.shares * (100 * order.side.sign() + 1));
+            }
+        }
+
+        fn send(&mut self, order: OutsideOrder) {
+            self.log.lock().unwrap().push((self.tick, order));
+            self.sent.push(order);
+        }
+
+        fn withdraw(&mut self) {}
+
+        fn outside(&self) -> Holding {
+            self.held
+        }
+
+        fn holdings(&self) -> [Holding; KINDS] {
+            [Holding::default(); KINDS]
+        }
+
+        fn observe(&self, _features: &mut Vec<f64>) {}
+
+        fn view(&self) -> TickView {
+            TickView { bid: Some(99), ask: Some(101), ..TickView::default() }
+        }
+
+        fn append_signs(&self, _signs: &mut Vec<i8>) {}
+
+        fn depth(&self, _distance: i32) -> [u64; 2] {
+            [0; 2]
+        }
+
+        fn taker_fee(&self) -> f64 {
+            0.0
+        }
+
+        fn state_hash(&self) -> u64 {
+            0
+        }
+
+        fn is_conserved(&self) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn a_schedule_closes_its_position_in_equal_blocks_both_ways() {
+        let schedule = Schedule {
+            ticks: 2,
+            orders: 3,
+            shares: 4,
+            wait: 5,
+            blocks: 4,
+            gap: 3,
+            behind: None,
+            two_accounts: true,
+        };
+        let market = Flat::default();
+        let profit = schedule.play(&market);
+        assert!((profit + 48.0).abs() < 1e-9, "{profit}: 48 shares are traded each way");
+        let order = |account, side, shares| {
+            let kind = OutsideKind::Market;
+            OutsideOrder { account, side, shares, kind }
+        };
+        let mut expected = Vec::new();
+        for (opens, closes) in [(Side::Buy, Side::Sell), (Side::Sell, Side::Buy)] {
+            expected.extend((0..6).map(|at| (at / 3, order(0, opens, 4))));
+            let last = OUTSIDE_ACCOUNTS - 1;
+            expected.extend([7, 10, 13, 16].map(|tick| (tick, order(last, closes, 6))));
+        }
+        assert_eq!(*market.log.lock().unwrap(), expected);
+    }
+
+    #[test]
+    fn a_schedule_whose_orders_do_not_trade_closes_nothing() {
+        let (shares, behind) = (2, Some(1));
+        let (ticks, orders, wait, blocks, gap) = (1, 2, 0, 3, 1);
+        let schedule =
+            Schedule { ticks, orders, shares, wait, blocks, gap, behind, two_accounts: false };
+        let market = Flat::default();
+        assert!(schedule.play(&market).abs() < 1e-9);
+        let sent = market.log.lock().unwrap();
+        assert_eq!(sent.len(), 4, "two orders each way");
+        assert!(sent.iter().all(|(_, order)| order.kind == OutsideKind::Limit { behind: 1 }));
     }
 }

@@ -21,5 +21,7 @@ mod money;
 mod noise;
 mod presets;
 mod realism;
+mod replay;
 mod session;
+mod signal;
 mod slots;
