@@ -84,3 +84,22 @@ pub enum WriterError {
 fn holders(held: &[HeldLane]) -> String {
     format!("{} are held by {}", held.len(), HeldLane::names(held))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn up_to_eight_processes_are_named_once_and_more_are_hinted_at() {
+        let held = |count: u32| -> Vec<HeldLane> {
+            let of =
+                |lane| HeldLane { lane, pid: u64::from(lane / 2), writer: u64::from(lane / 2) };
+            (0..2 * count).map(of).collect()
+        };
+        assert_eq!(HeldLane::names(&held(1)), "process 0");
+        assert_eq!(HeldLane::names(&held(8)), "process 0, 1, 2, 3, 4, 5, 6, 7");
+        assert_eq!(HeldLane::names(&held(9)), "process 0, 1, 2, 3, 4, 5, 6, 7, …");
+        let orphan = [HeldLane { lane: 0, pid: 7, writer: 5 }];
+        assert!(HeldLane::names(&orphan).starts_with("process 7 (forked from 5"));
+    }
+}

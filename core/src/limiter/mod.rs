@@ -236,7 +236,10 @@ pub(crate) fn most_transitions(store: &RingStore) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{DType, Ring, RingOptions, SamplerOptions, Schema, StepColumns, WriterOptions};
+    use crate::{
+        DType, LimitError, Ring, RingOptions, SampleError, SamplerOptions, Schema, StepColumns,
+        WriterOptions,
+    };
 
     #[test]
     fn counts_begin_anew_with_the_transitions_of_the_ring_but_at_most_min_size() {
@@ -264,6 +267,36 @@ mod tests {
             assert_eq!(limiter.counts(), LimiterCounts { inserts, samples: 0, deletes: 0 });
             assert_eq!(limiter.inserts_at_last_drop(), 0);
             assert_eq!(limiter.limits().unwrap(), limits);
+        }
+    }
+
+    #[test]
+    fn a_draw_that_times_out_says_what_it_held_and_gives_it_back() {
+        let schema = Schema::builder().column("obs", DType::U8, &[]).build().unwrap();
+        // Twice the inserts less the items is at least 14.
+        let limits = RateLimiter::band(2.0, 12, 14.0, f64::INFINITY);
+        let ring = Ring::heap(&schema, RingOptions::with_capacity(100).limiter(limits)).unwrap();
+        let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+        for _ in 0..21 {
+            let columns = StepColumns::of(&schema).with("obs", &[7_u8]).unwrap();
+            writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
+        }
+        let mut sampler = ring.sampler(SamplerOptions::seeded(1)).unwrap();
+        sampler.set_timeout(Some(std::time::Duration::from_millis(1)));
+        for (taken, wanted) in [(7, 30), (12, 30), (7, 8)] {
+            sampler.sample(taken).unwrap();
+            let limiter = ring.limiter().unwrap();
+            let before = limiter.counts();
+            let left = 40 - 14 - before.samples;
+            let refused = sampler.sample(wanted).unwrap_err();
+            let SampleError::Limited(LimitError::TimedOut(wait)) = refused else {
+                panic!("{refused}")
+            };
+            assert_eq!((wait.wanted, wait.held), (wanted as u64, left));
+            // Each insert allows two items more.
+            assert_eq!(wait.needed, (14 + before.samples + wanted as u64).div_ceil(2));
+            assert_eq!((wait.inserts, wait.samples), (20, 26), "held items count");
+            assert_eq!(limiter.counts(), before, "it gives back what it held");
         }
     }
 }

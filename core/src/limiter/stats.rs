@@ -162,3 +162,51 @@ fn side(table: &LimiterTable, side: LimitedSide, waiting: u64) -> LimiterSideSta
     let (waits, waited_ns) = table.counter(side).waits();
     LimiterSideStats { waiting, waits, waited: Duration::from_nanos(waited_ns) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Words of waits: a writer waits for samplers and perhaps for a ceiling, a sampler for writers.
+    #[test]
+    fn a_wait_is_described_by_the_counts_and_by_who_could_end_it() {
+        let of = |inserts, ceiling| LimiterStats {
+            limits: None,
+            counts: LimiterCounts { inserts, samples: 20, deletes: 3 },
+            ceiling,
+            may_insert: None,
+            may_sample: None,
+            has_sampler: true,
+            has_writer: false,
+            writers: LimiterSideStats::default(),
+            samplers: LimiterSideStats::default(),
+            waiters: Vec::new(),
+        };
+        let waiter = |lane| LimiterWaiter {
+            pid: 9,
+            lane,
+            slot: None,
+            wanted: 4,
+            since_unix_ms: 1_000,
+            needed: 30,
+        };
+        for (inserts, ceiling, lane, said) in [
+            (7, Some(8), Some(2), None),
+            (8, Some(8), Some(2), Some(8)),
+            (9, Some(8), Some(2), Some(8)),
+            (9, None, Some(2), None),
+            (9, Some(8), None, None),
+            (7, Some(8), None, None),
+        ] {
+            let wait = of(inserts, ceiling).describe(&waiter(lane), 1_250, vec![5]);
+            assert_eq!(wait.ceiling, said, "{inserts} of {ceiling:?}, lane {lane:?}");
+            assert_eq!((wait.inserts, wait.samples, wait.deletes), (inserts, 20, 3));
+            assert_eq!((wait.wanted, wait.held, wait.needed), (4, 0, 30));
+            assert_eq!((wait.waited_ms, wait.limits.as_str()), (250, "damaged"));
+            assert_eq!((wait.peers, wait.has_peers), (vec![5], lane.is_some()));
+            assert_eq!(matches!(wait.call, LimitedCall::Append { lane: 2 }), lane.is_some());
+        }
+        let early = of(1, None).describe(&waiter(None), 10, Vec::new());
+        assert_eq!(early.waited_ms, 0, "the clock was set back");
+    }
+}

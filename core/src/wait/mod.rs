@@ -303,4 +303,22 @@ mod tests {
         let mut old = Wait::new(Some(second), &never).since(WaitStart::at(began));
         assert_eq!(old.check(second, String::new), Err(WaitEnd::TimedOut));
     }
+
+    #[test]
+    fn checks_in_quick_succession_ask_the_interrupt_once() {
+        let asked = Arc::new(AtomicU32::new(0));
+        let count = Arc::clone(&asked);
+        let interrupt = Interrupt::when(move || {
+            count.fetch_add(1, Relaxed);
+            false
+        });
+        let mut wait = Wait::new(None, &interrupt);
+        let began = Instant::now();
+        for _ in 0..1_000 {
+            wait.check(CHECK_EVERY, String::new).unwrap();
+        }
+        let intervals = began.elapsed().as_nanos() / CHECK_EVERY.as_nanos();
+        assert!(u128::from(asked.load(Relaxed)) <= intervals + 1);
+        assert_ne!(asked.load(Relaxed), 0);
+    }
 }

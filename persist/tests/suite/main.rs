@@ -8,6 +8,7 @@ mod following;
 mod following_power;
 mod format_doc;
 mod full_disk;
+mod impossible;
 mod learned;
 mod life;
 mod model;
