@@ -355,4 +355,127 @@ mod tests {
         assert_eq!(News::NONE.left(0), 0);
         assert!(News::NONE.faded(0).abs() < 1e-12, "no life, no division by zero");
     }
+
+    #[test]
+    fn the_error_of_an_analyst_has_its_deviation_and_fades_in_300_ticks() {
+        let mut config = crate::Preset::Normal.config();
+        config.features.reveal_fundamental = Some(0.02);
+        let mut analyst = Analyst::default();
+        let (mut squares, mut products) = (0.0, 0.0);
+        let (runs, ticks) = (200_u32, 6_000_u32);
+        for run in 0..runs {
+            analyst.reset(RandomStream::new(run.into(), StreamRole::Other, 0), &config);
+            let errors: Vec<f64> = (0..ticks)
+                .map(|_| {
+                    analyst.step(&config);
+                    analyst.error()
+                })
+                .collect();
+            squares += errors.iter().map(|error| error * error).sum::<f64>();
+            products +=
+                errors.iter().zip(&errors[300..]).map(|(one, other)| one * other).sum::<f64>();
+        }
+        let count = f64::from(runs) * f64::from(ticks);
+        let variance = squares / count;
+        assert!((variance / 4e-4 - 1.0).abs() < 0.12, "{variance}");
+        let correlation = products / (count * f64::from(ticks - 300) / f64::from(ticks)) / variance;
+        assert!((correlation - (-1.0_f64).exp()).abs() < 0.08, "{correlation}");
+    }
+
+    /// Returns settings of a value that does not move.
+    fn still() -> FundamentalConfig {
+        FundamentalConfig {
+            volatility: 0.0,
+            fast_sd: 0.0,
+            slow_sd: 0.0,
+            jumps_per_day: 0.0,
+            drift_per_day: 0.0,
+            reversion_per_day: 0.0,
+            common: 0.0,
+            ..crate::Preset::Normal.config().fundamental
+        }
+    }
+
+    /// Returns the changes of the logarithm over ticks of an open market.
+    fn changes(config: &FundamentalConfig, seed: u64, ticks: u64) -> Vec<f64> {
+        let stream = |number| RandomStream::new(seed, StreamRole::Fundamental, number);
+        let (mut value, mut common) = (Fundamental::new(), CommonDraws::default());
+        value.reset(config, 10_000, stream(0));
+        common.reseed(stream(1));
+        let (mut last, open) = (value.value().ln(), crate::SessionConfig::OFF.at(1));
+        (1..=ticks)
+            .map(|now| {
+                common.step(config, open);
+                value.step((config, 0.0), (now, open), &common);
+                let change = value.value().ln() - last;
+                last += change;
+                change
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_value_drifts_and_returns_to_its_start_by_the_day() {
+        let config = FundamentalConfig { drift_per_day: 0.6, reversion_per_day: 30.0, ..still() };
+        let found: f64 = changes(&config, 1, 20_000).iter().sum();
+        let mut away = 0.0;
+        for _ in 0..20_000 {
+            away += (0.6 - 30.0 * away) / DAY_TICKS as f64;
+        }
+        assert!((found - away).abs() < 1e-9, "{found}, not {away}");
+        assert!(away > 0.5 * 0.6 / 30.0, "it nears where both are equal");
+    }
+
+    #[test]
+    fn the_variance_of_a_value_is_that_of_its_settings_whatever_makes_it_up() {
+        let plain = FundamentalConfig { volatility: 1e-3, ..still() };
+        for config in [
+            plain,
+            FundamentalConfig { common: 0.3, ..plain },
+            FundamentalConfig { common: 1.0, ..plain },
+            FundamentalConfig { fast_sd: 0.3, fast_ticks: 50.0, ..plain },
+            FundamentalConfig { slow_sd: 0.4, slow_ticks: 90.0, fast_sd: 0.2, ..plain },
+        ] {
+            let (mut squares, mut count) = (0.0, 0.0);
+            for seed in 0..20 {
+                let found = changes(&config, seed, 4_000);
+                squares += found.iter().map(|change| change * change).sum::<f64>();
+                count += found.len() as f64;
+            }
+            let ratio = squares / count / 1e-6;
+            assert!((ratio - 1.0).abs() < 0.08, "{ratio} of the variance: {config:?}");
+        }
+    }
+
+    #[test]
+    fn jumps_come_as_often_and_are_as_large_as_their_settings_say() {
+        let config = FundamentalConfig { jumps_per_day: 400.0, jump_sd: 0.01, ..still() };
+        let found = changes(&config, 2, 400_000);
+        let jumps: Vec<f64> = found.into_iter().filter(|change| change.abs() > 1e-9).collect();
+        let (count, expected) = (jumps.len() as f64, 400.0 * 4e5 / DAY_TICKS as f64);
+        assert!((count / expected - 1.0).abs() < 4.0 / expected.sqrt(), "{count}, not {expected}");
+        let sd = (jumps.iter().map(|jump| jump * jump).sum::<f64>() / count).sqrt();
+        assert!((sd / 0.01 - 1.0).abs() < 0.05, "{sd}");
+    }
+
+    #[test]
+    fn news_that_have_faded_leave_first_and_then_the_oldest() {
+        let mut value = Fundamental::new();
+        value.reset(&still(), 10_000, RandomStream::new(1, StreamRole::Fundamental, 0));
+        let news = |since, life| News { since, life, sentiment: 0.5, ..News::NONE };
+        // The fourth fades at tick 9.
+        for since in 0..LIVE_NEWS as u64 {
+            value.hit(news(since, if since == 3 { 6 } else { 1_000 }), 0.0);
+        }
+        let since = |value: &Fundamental| -> Vec<u64> {
+            value.news().iter().map(|news| news.since).collect()
+        };
+        assert_eq!(since(&value), [0, 1, 2, 3, 4, 5, 6, 7]);
+        value.hit(news(9, 1_000), 0.0);
+        assert_eq!(since(&value), [0, 1, 2, 4, 5, 6, 7, 9]);
+        value.hit(news(10, 1_000), 0.1);
+        assert_eq!(since(&value), [1, 2, 4, 5, 6, 7, 9, 10]);
+        assert!((value.value() / 10_000.0 - 0.1_f64.exp()).abs() < 1e-12);
+        assert!((value.sentiment(10) - 1.0).abs() < 1e-12, "the sum of all is clamped");
+    }
 }

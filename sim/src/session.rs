@@ -102,6 +102,17 @@ mod tests {
     }
 
     #[test]
+    fn a_day_ends_as_it_begins_and_rests_in_between() {
+        let ticks: Vec<_> = (1..=100).map(|now| DAY.at(now).activity).collect();
+        for (morning, evening) in ticks.iter().zip(ticks.iter().rev()) {
+            assert!((morning - evening).abs() < 1e-12, "{morning} and {evening}");
+        }
+        assert!(ticks[..50].windows(2).all(|pair| pair[0] > pair[1]));
+        // 1 + 0.5 (3 x^2 - 1) at x = 0.99 and x = 0.01.
+        assert!((ticks[0] - 1.970_15).abs() < 1e-9 && (ticks[49] - 0.500_15).abs() < 1e-9);
+    }
+
+    #[test]
     fn a_market_without_sessions_never_closes() {
         let never = SessionConfig::OFF;
         assert!((1..=3 * 23_400).all(|now| never.at(now) == SessionTick::OPEN));

@@ -7,6 +7,7 @@
     reason = "small numbers of tests"
 )]
 
+mod agents;
 mod allocation;
 mod auction;
 mod book_fuzz;
@@ -23,5 +24,4 @@ mod presets;
 mod realism;
 mod replay;
 mod session;
-mod signal;
 mod slots;
