@@ -72,3 +72,52 @@ impl FollowedLane {
         self.next.saturating_sub(self.begin).saturating_sub(self.lapped)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_followed_range_holds_what_was_overwritten_and_ends_below_the_limit() {
+        let lane = |begin, next, lapped| FollowedLane { begin, next, lapped };
+        for (last, lanes, problem) in [
+            (lane(3, 10, 7), 2, None),
+            (lane(0, 0, 0), 2, None),
+            (lane(3, 100, 0), 2, None),
+            (lane(3, 10, 8), 2, Some("the followed range of lane 1 is impossible")),
+            (lane(11, 10, 0), 2, Some("the followed range of lane 1 is impossible")),
+            (lane(3, 101, 0), 2, Some("the followed range of lane 1 is impossible")),
+            (lane(3, 10, 7), 3, Some("2 lanes of it are followed")),
+        ] {
+            let followed = Followed { lanes: vec![lane(0, 5, 5), last], ..Followed::default() };
+            assert_eq!(followed.problem(lanes, 100).as_deref(), problem, "{last:?}");
+        }
+        assert_eq!(lane(3, 10, 2).persisted(), 5);
+    }
+
+    #[test]
+    fn files_without_a_snapshot_are_kept_while_both_limits_hold() {
+        let followed = |bytes, age| {
+            let mut followed = Followed::default();
+            followed.keep(Keep { bytes, age });
+            followed
+        };
+        let second = Some(Duration::from_secs(1));
+        for (bytes, age, kept) in [
+            (None, None, [false; 4]),
+            (Some(10), None, [true, true, false, false]),
+            (None, second, [true, false, true, false]),
+            (Some(10), second, [true, false, false, false]),
+            (None, Some(Duration::MAX), [true; 4]),
+        ] {
+            let files = [
+                (10, 1_000_000_000),
+                (10, 1_000_000_001),
+                (11, 1_000_000_000),
+                (11, 1_000_000_001),
+            ];
+            let found = files.map(|(size, age_ns)| followed(bytes, age).keeps(size, age_ns));
+            assert_eq!(found, kept, "{bytes:?} {age:?}");
+        }
+    }
+}

@@ -382,6 +382,39 @@ fn many_steps_at_once_are_the_same_rows_as_one_by_one() {
 }
 
 #[test]
+fn a_long_run_without_ends_is_the_same_rows_as_one_by_one() {
+    let [one, many] = [(); 2].map(|()| ring(1));
+    let [mut single, mut extend] = [&one, &many].map(|ring| writer(ring, AutoresetMode::Disabled));
+    let number = |at: u32| u8::try_from(at % 251).unwrap();
+    let mut first = 0;
+    for steps in [190, 1, 64, 700] {
+        let numbers = first..first + steps;
+        let columns = |shift: u32| {
+            let shown = numbers.clone().map(|at| obs(number(at + shift), 1));
+            let (near, far): (Vec<_>, Vec<_>) = shown.map(|[near, far]| (near, far)).unzip();
+            [near.concat(), far.concat()]
+        };
+        let ([near, far], [next_near, next_far]) = (columns(0), columns(1));
+        let go_on = vec![false; near.len() / 4];
+        let found = extend.extend(&Step {
+            schema: many.schema(),
+            columns: &[&vec![0; near.len()], &near, &far],
+            terminated: &go_on,
+            truncated: &go_on,
+            next_obs: Some(&[&next_near, &next_far]),
+            final_obs: None,
+        });
+        let found = found.unwrap().to_vec();
+        let rows =
+            numbers.flat_map(|at| append(&mut single, &row(number(at), number(at + 1))).unwrap());
+        assert_eq!(found, rows.collect::<Vec<_>>(), "{steps} steps");
+        assert_eq!(shown(&many, 0), shown(&one, 0), "{steps} steps");
+        first += steps;
+    }
+    assert_eq!(many.stats().lane_stats[0].cuts, 0);
+}
+
+#[test]
 fn several_lanes_want_their_mode_said() {
     let ring = ring(2);
     let refused = ring.writer(WriterOptions::lanes(2)).unwrap_err().to_string();

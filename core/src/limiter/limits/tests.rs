@@ -145,6 +145,26 @@ fn a_switched_off_limiter_allows_everything() {
     assert_ne!(limiter.to_string(), RateLimiter::queue(1).to_string(), "the text shows it");
 }
 
+#[test]
+fn limits_in_words_name_the_band_only_if_there_is_one() {
+    const NONE: f64 = f64::INFINITY;
+    for (limits, words) in [
+        (RateLimiter::min_size(7), "min_size 7"),
+        (RateLimiter::min_size(7).enabled(false), "min_size 7, off"),
+        (RateLimiter::ratio(2.0, 5, 3.0), "min_size 5, samples_per_insert 2, error band 7 to 13"),
+        (
+            RateLimiter::band(0.5, 1, -2.0, NONE),
+            "min_size 1, samples_per_insert 0.5, error band -2 to inf",
+        ),
+        (
+            RateLimiter::band(0.5, 1, -NONE, 4.0),
+            "min_size 1, samples_per_insert 0.5, error band -inf to 4",
+        ),
+    ] {
+        assert_eq!(limits.to_string(), words);
+    }
+}
+
 /// The two sides never block each other: in every state that they can reach, one of them may
 /// continue.
 #[test]
