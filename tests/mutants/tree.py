@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from .outcome import Verdict
 
+# Seconds that tests have to end after a signal.
+GRACE = 30
+
 
 def copied(root: Path, tree: Path, ignored: Iterable[Path] = ()) -> Path:
     """Copy the files of the working tree, and some that Git ignores. Return the copy."""
@@ -59,6 +62,10 @@ def tested(command: list[str], tree: Path, seconds: float, **variables: str) -> 
     try:
         output, _ = tests.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
+        # nextest runs each test in a process group of its own, which it ends itself.
+        tests.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            tests.communicate(timeout=GRACE)
         return "hung", ""
     finally:
         with contextlib.suppress(ProcessLookupError):
