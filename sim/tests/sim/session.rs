@@ -1,8 +1,8 @@
 //! Trading days: their pattern, auctions and nights, and values with a common part.
 
 use backcast_sim::{
-    AuctionRule, CASH_PER_TICK, DAY_TICKS, Limits, Market, MarketConfig, Matching, OrderId,
-    OrderKind, OrderReject, Preset, SessionConfig, Side, SlotRequest,
+    AuctionRule, CASH_PER_TICK, DAY_TICKS, FeeSchedule, Limits, Market, MarketConfig, Matching,
+    OrderId, OrderKind, OrderReject, Preset, SessionConfig, Side, SlotRequest,
 };
 
 use super::money::quiet;
@@ -137,6 +137,30 @@ fn an_outside_order_waits_for_the_auction_can_be_cancelled_and_is_dropped_at_the
     // Numbers of an auction that is over cancel nothing.
     let (bought, _) = auction_of([1, 2, 3], &first);
     assert_eq!(bought, 6);
+}
+
+#[test]
+fn both_sides_of_an_auction_pay_its_price_and_the_fee_of_a_maker() {
+    for maker_ppm in [0, 400, -100] {
+        let fees = FeeSchedule { maker_ppm, taker_ppm: 700, borrow_ppm_per_day: 0 };
+        let mut config = quiet(1, 2, fees);
+        config.session = DAY;
+        config.slots[1].account.shares = 100;
+        let mut market = Market::new(&config, 1).unwrap();
+        let cash = |market: &Market| [0, 1].map(|slot| market.cash(slot).unwrap());
+        let before = cash(&market);
+        market.send(0, 0, SlotRequest::limit(Side::Buy, 10_010, 100)).unwrap();
+        market.send(1, 0, SlotRequest::limit(Side::Sell, 9_990, 100)).unwrap();
+        market.run(60);
+        let fill = market.fills(0).unwrap()[0];
+        assert!((9_990..=10_010).contains(&fill.price) && fill.quantity == 100);
+        let money = i64::from(fill.price) * 100 * CASH_PER_TICK;
+        let fee = money * i64::from(maker_ppm) / 1_000_000;
+        assert_eq!(cash(&market), [before[0] - money - fee, before[1] + money - fee]);
+        assert_eq!((fill.fee, market.fills(1).unwrap()[0].fee), (fee, fee));
+        assert_eq!([0, 1].map(|slot| market.position(slot, 0).unwrap()), [100, 0]);
+        market.check().unwrap();
+    }
 }
 
 #[test]

@@ -145,6 +145,22 @@ fn a_switched_off_limiter_allows_everything() {
     assert_ne!(limiter.to_string(), RateLimiter::queue(1).to_string(), "the text shows it");
 }
 
+#[cfg(feature = "serde")]
+#[test]
+fn limits_are_read_from_json_as_they_were_written() {
+    const NONE: f64 = f64::INFINITY;
+    for limits in [
+        RateLimiter::min_size(3),
+        RateLimiter::queue(5),
+        RateLimiter::ratio(2.0, 5, 3.0).enabled(false),
+        RateLimiter::band(0.5, 1, -2.0, NONE),
+        RateLimiter::band(0.5, 1, -NONE, 4.0),
+    ] {
+        let text = serde_json::to_string(&limits).unwrap();
+        assert_eq!(serde_json::from_str::<RateLimiter>(&text).unwrap(), limits, "{text}");
+    }
+}
+
 #[test]
 fn limits_in_words_name_the_band_only_if_there_is_one() {
     const NONE: f64 = f64::INFINITY;
