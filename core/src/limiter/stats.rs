@@ -167,7 +167,7 @@ fn side(table: &LimiterTable, side: LimitedSide, waiting: u64) -> LimiterSideSta
 mod tests {
     use super::*;
 
-    /// Words of waits: a writer waits for samplers and perhaps for a ceiling, a sampler for writers.
+    /// A writer waits for samplers and perhaps for a ceiling, a sampler for writers.
     #[test]
     fn a_wait_is_described_by_the_counts_and_by_who_could_end_it() {
         let of = |inserts, ceiling| LimiterStats {

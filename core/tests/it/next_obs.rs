@@ -396,7 +396,7 @@ fn a_long_run_without_ends_is_the_same_rows_as_one_by_one() {
         };
         let ([near, far], [next_near, next_far]) = (columns(0), columns(1));
         let go_on = vec![false; near.len() / 4];
-        let found = extend.extend(&Step {
+        let found = extend.extend(Step {
             schema: many.schema(),
             columns: &[&vec![0; near.len()], &near, &far],
             terminated: &go_on,

@@ -144,6 +144,38 @@ mod tests {
     }
 
     #[test]
+    fn values_of_nothing_or_less_have_no_return_and_no_drawdown() {
+        // Values; total return, maximum drawdown, turnover of 30; mean of the returns.
+        for (values, total, drawdown, turnover, returns) in [
+            ([0.0, -5.0, 10.0], -1.0, 0.0, 0.0, [0.0, 0.0]),
+            ([-3.0, -5.0, -1.0], -1.0, 0.0, 0.0, [0.0, 0.0]),
+            ([100.0, 0.0, 50.0], -0.5, 1.0, 0.3, [-1.0, 0.0]),
+            ([100.0, -20.0, 50.0], -0.5, 1.2, 0.3, [-1.2, 0.0]),
+        ] {
+            let mut sums = EpisodeSums::begin(values[0], 4.0);
+            sums.traded = 30.0;
+            values[1..].iter().for_each(|&value| sums.arrive(value));
+            let metrics = sums.metrics();
+            let [first, second]: [f64; 2] = returns;
+            let mean = f64::midpoint(first, second);
+            let deviation = (first - second).abs() / 2.0_f64.sqrt();
+            let losses = f64::midpoint(first * first, second * second).sqrt();
+            let ratio = |of: f64| if of > 0.0 { 2.0 * mean / of } else { 0.0 };
+            for (found, expected) in [
+                (metrics.total_return, total),
+                (metrics.max_drawdown, drawdown),
+                (metrics.turnover, turnover),
+                (metrics.sharpe, ratio(deviation)),
+                (metrics.sortino, ratio(losses)),
+                (metrics.final_value, values[2]),
+            ] {
+                assert!(near(found, expected), "{values:?}: {found} {expected}");
+            }
+            assert!(near(sums.drawdown(), drawdown));
+        }
+    }
+
+    #[test]
     fn an_episode_without_a_change_or_without_a_step_has_no_ratios() {
         let mut sums = EpisodeSums::begin(30_000.0, 252.0);
         assert_eq!(sums.metrics().sharpe.to_bits(), 0);

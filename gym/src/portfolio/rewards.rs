@@ -219,6 +219,76 @@ mod tests {
     }
 
     #[test]
+    fn a_differential_sharpe_ratio_counts_a_ruin_as_the_floor_and_needs_a_variance() {
+        // Pairs of steps with one and the same return.
+        for (one, other) in [
+            ((100.0, -5.0), (1.0, RUIN_FLOOR)),
+            ((100.0, 0.0), (1.0, RUIN_FLOOR)),
+            ((0.0, 5.0), (1.0, 1.0)),
+            ((-4.0, 5.0), (1.0, 1.0)),
+        ] {
+            let [found, expected] = [one, other].map(|(before, after)| {
+                let mut state = RewardState::default();
+                state.differential_sharpe(0.1, 1.0, 1.02);
+                let reward = state.differential_sharpe(0.1, before, after);
+                [reward, state.differential_sharpe(0.1, 1.0, 1.01)]
+            });
+            for (found, expected) in found.into_iter().zip(expected) {
+                assert!(found.is_finite() && (found - expected).abs() < 1e-9, "{one:?}");
+            }
+        }
+        let mut state = RewardState::default();
+        for _ in 0..200 {
+            state.differential_sharpe(0.5, 1.0, 1.01);
+        }
+        let constant = state.differential_sharpe(0.5, 1.0, 1.01);
+        assert_eq!(constant.to_bits(), 0, "the moving moments have no variance");
+    }
+
+    #[test]
+    fn a_drawdown_counts_at_most_as_the_whole_peak() {
+        let reward = Reward::Drawdown { weight: 2.0 };
+        let mut sums = EpisodeSums::begin(100.0, 252.0);
+        let (mut state, mut before) = (RewardState::begin(0.0), 100.0);
+        let floor = RUIN_FLOOR.ln();
+        for (after, log, growth) in [
+            (80.0, 0.8_f64.ln(), 0.2),
+            (90.0, 1.125_f64.ln(), 0.0),
+            (-50.0, floor, 0.8),
+            (-70.0, 0.0, 0.0),
+            (150.0, 0.0, 0.0),
+        ] {
+            let drawdown = sums.drawdown();
+            sums.arrive(after);
+            let found = state.reward(&reward, (before, after), drawdown, &sums, (0.0, 0.0));
+            assert!((found - (log - 2.0 * growth)).abs() < 1e-12, "{after}: {found}");
+            before = after;
+        }
+    }
+
+    #[test]
+    fn an_excess_begins_with_the_first_close_of_the_benchmark_and_skips_days_without_one() {
+        let reward = Reward::Excess { ticker: "A".to_owned() };
+        let sums = EpisodeSums::begin(100.0, 252.0);
+        let mut state = RewardState::begin(0.0);
+        // Close of the benchmark, worth of a unit that was held before, and the return of both.
+        for (close, worth, moved) in [
+            (0.0, 0.0, 0.0),
+            (50.0, 50.0, 0.0),
+            (60.0, 60.0, 1.2),
+            (0.0, 0.0, 0.0),
+            (45.0, 45.0, 0.75),
+            // A split of one share into two, and a dividend.
+            (24.0, 48.6, 1.08),
+            (24.0, 24.0, 1.0),
+        ] {
+            let found = state.reward(&reward, (100.0, 110.0), 0.0, &sums, (close, worth));
+            let excess = if moved > 0.0 { f64::ln(1.1 / moved) } else { f64::ln(1.1) };
+            assert!((found - excess).abs() < 1e-12, "{close}: {found}");
+        }
+    }
+
+    #[test]
     fn ruin_has_the_reward_of_the_floor() {
         assert!((log_return(100.0, -5.0) - RUIN_FLOOR.ln()).abs() < 1e-12);
         assert_eq!(log_return(0.0, 5.0).to_bits(), 0);

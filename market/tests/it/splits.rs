@@ -81,3 +81,52 @@ fn a_column_tells_the_splits_by_which_prices_move_and_those_by_which_they_do_not
     assert_eq!(panel.splits_by_name(&[0], 14..28), None, "without the close before it");
     assert_eq!(panel.splits_by_name(&[], 0..28), None);
 }
+
+#[test]
+fn told_splits_of_several_tickers_are_counted_and_the_earliest_is_named() {
+    // Day, ratio in the column, and factor of the price on that day.
+    type Split = (usize, f64, f64);
+    let tickers: [(&str, &[Split]); 3] = [
+        // The first row has no price before it.
+        ("A", &[(0, 2.0, 1.0), (6, 2.0, 0.5), (9, 2.0, 1.0)]),
+        // The price before is that of day 2, since B has no rows until day 6.
+        ("B", &[(6, 3.0, 1.0 / 3.0)]),
+        // The ratio of day 8 is too small to be told from a usual move.
+        ("C", &[(2, 0.5, 2.0), (8, 1.4, 1.0 / 1.4), (10, 1.5, 1.0 / 1.5)]),
+    ];
+    let mut text = "date,tic,open,high,low,close,volume,splits".to_owned();
+    for (name, splits) in tickers {
+        let mut price = 100.0;
+        for day in 0..12 {
+            let on_day = splits.iter().find(|(on, ..)| *on == day);
+            let (_, ratio, factor) = on_day.copied().unwrap_or((day, 0.0, 1.0));
+            price *= factor;
+            if name == "B" && (3..6).contains(&day) {
+                continue;
+            }
+            let date = day + 1;
+            write!(text, "\n2024-01-{date:02},{name},{price},{price},{price},{price},1,{ratio}")
+                .unwrap();
+        }
+    }
+    let panel =
+        PanelData::from_reader(text.as_bytes(), &PanelOptions::default()).unwrap().into_heap();
+    let all: [(&[usize], std::ops::Range<usize>, _, _); 7] = [
+        (&[0, 1, 2], 0..12, (Some((2, 2)), 4), (Some((0, 9)), 1)),
+        (&[0, 1], 0..12, (Some((0, 6)), 2), (Some((0, 9)), 1)),
+        (&[1, 0], 0..12, (Some((1, 6)), 2), (Some((0, 9)), 1)),
+        (&[2], 0..12, (Some((2, 2)), 2), (None, 0)),
+        (&[2], 2..12, (Some((2, 10)), 1), (None, 0)),
+        (&[1], 2..12, (Some((1, 6)), 1), (None, 0)),
+        (&[1], 3..12, (None, 0), (None, 0)),
+    ];
+    for (tickers, days, moved, still) in all {
+        let told = panel.told_splits(5, tickers, days.clone());
+        let case = format!("{tickers:?} {days:?}");
+        assert_eq!((told.moved.first, told.moved.count), moved, "{case}");
+        assert_eq!((told.still.first, told.still.count), still, "{case}");
+        let by_name =
+            panel.splits_by_name(tickers, days).map(|(column, bars)| (column, bars.count));
+        assert_eq!(by_name, (moved.1 > 0).then_some((5, moved.1)), "{case}");
+    }
+}

@@ -19,10 +19,50 @@ fn fills(replay: &Replay) -> Vec<(u64, i64, i64, bool)> {
 
 const SECOND: u64 = 1_000_000_000;
 
+/// Orders of others at prices of 900, 1000 and 1100, two of them at 1000.
+const OPENING: &str = "1,1,1,100,1000,1\n1,1,2,50,900,1\n1,1,3,100,1100,-1\n1,1,4,60,1000,1\n";
+
+/// Sends an order at second 10, between the opening and the rest of history, and checks its fills,
+/// the shares ahead of it if it rests, and the money.
+fn check(
+    name: &str,
+    order: (Side, OrderKind, i64, i64),
+    rest: &str,
+    expected: &[(u64, i64, i64, bool)],
+    ahead: Option<i64>,
+) {
+    let rules = ReplayRules { taker_fee: 3, maker_fee: -2, ..ReplayRules::default() };
+    let mut replay = replay(&(OPENING.to_owned() + rest), rules);
+    replay.run_until(10 * SECOND);
+    let (side, kind, price, shares) = order;
+    replay.order(side, kind, HistoryPrice(price), shares).unwrap();
+    replay.run_until(20 * SECOND);
+    assert_eq!(replay.refused(), [], "{name}");
+    assert_eq!(fills(&replay), expected, "{name}");
+    let found = replay.orders().first().map(|order| order.ahead(replay.book()));
+    assert_eq!(found, ahead, "{name}");
+    let paid: i64 = expected.iter().map(|fill| fill.2 * if fill.3 { -2 } else { 3 }).sum();
+    let bought: i64 = expected.iter().map(|fill| fill.2).sum();
+    let cash: i64 = expected.iter().map(|fill| fill.1 * fill.2).sum();
+    let sign = i64::from(side.sign());
+    assert_eq!(replay.account().traded, bought.unsigned_abs(), "{name}");
+    assert_eq!(replay.account().fees, i128::from(paid), "{name}");
+    assert_eq!(replay.orders().len(), usize::from(bought < shares), "{name}");
+    assert_eq!(replay.account().cash, i128::from(-sign * cash - paid), "{name}");
+    assert_eq!(replay.account().position, sign * bought, "{name}");
+    // History is as it was without the agent.
+    let whole = replay.history().book_after(usize::MAX);
+    let levels = |book: &backcast_sim::HistoricBook, side| {
+        book.levels(side).map(|(price, level)| (price, level.shares())).collect::<Vec<_>>()
+    };
+    for side in [Side::Buy, Side::Sell] {
+        assert_eq!(levels(replay.book(), side), levels(&whole, side), "{name}");
+    }
+}
+
 /// Each line of history at its second, one of the agent's orders at second 10, and its fills.
 #[test]
 fn orders_are_filled_as_the_queue_in_front_of_them_is_consumed() {
-    let opening = "1,1,1,100,1000,1\n1,1,2,50,900,1\n1,1,3,100,1100,-1\n1,1,4,60,1000,1\n";
     let bid = (Side::Buy, OrderKind::Limit, 1_000, 30);
     for (name, order, rest, expected, ahead) in [
         ("an execution in front", bid, "11,4,1,40,1000,1", vec![], Some(120)),
@@ -71,28 +111,6 @@ fn orders_are_filled_as_the_queue_in_front_of_them_is_consumed() {
             Some(160),
         ),
         (
-            "too few sellers of two prices when trading resumes",
-            bid,
-            "11,7,0,0,-1,-1\n12,1,5,10,990,-1\n12,1,6,15,1000,-1\n13,7,0,0,1,-1",
-            vec![(0, 1_000, 10, true), (0, 1_000, 15, true)],
-            Some(160),
-        ),
-        (
-            "more sellers than it needs when trading resumes",
-            bid,
-            "11,7,0,0,-1,-1\n12,1,5,10,990,-1\n12,1,6,25,1000,-1\n12,1,7,40,1000,-1\n\
-             13,7,0,0,1,-1",
-            vec![(0, 1_000, 10, true), (0, 1_000, 20, true)],
-            None,
-        ),
-        (
-            "a dearer seller when trading resumes",
-            bid,
-            "11,7,0,0,-1,-1\n12,1,5,20,1010,-1\n13,7,0,0,1,-1",
-            vec![],
-            Some(160),
-        ),
-        (
             "an order inside the spread",
             (Side::Buy, OrderKind::PostOnly, 1_050, 30),
             "11,4,1,12,1000,1",
@@ -114,34 +132,38 @@ fn orders_are_filled_as_the_queue_in_front_of_them_is_consumed() {
             None,
         ),
     ] {
-        let rules = ReplayRules { taker_fee: 3, maker_fee: -2, ..ReplayRules::default() };
-        let mut replay = replay(&(opening.to_owned() + rest), rules);
-        replay.run_until(10 * SECOND);
-        let (side, kind, price, shares) = order;
-        replay.order(side, kind, HistoryPrice(price), shares).unwrap();
-        replay.run_until(20 * SECOND);
-        assert_eq!(replay.refused(), [], "{name}");
-        assert_eq!(fills(&replay), expected, "{name}");
-        let found = replay.orders().first().map(|order| order.ahead(replay.book()));
-        assert_eq!(found, ahead, "{name}");
-        let paid: i64 = expected.iter().map(|fill| fill.2 * if fill.3 { -2 } else { 3 }).sum();
-        let bought: i64 = expected.iter().map(|fill| fill.2).sum();
-        let cash: i64 = expected.iter().map(|fill| fill.1 * fill.2).sum();
-        let sign = i64::from(side.sign());
-        assert_eq!(replay.account().traded, bought.unsigned_abs(), "{name}");
-        assert_eq!(replay.account().fees, i128::from(paid), "{name}");
-        let rests = expected.iter().map(|fill| fill.2).sum::<i64>() < shares;
-        assert_eq!(replay.orders().len(), usize::from(rests), "{name}");
-        assert_eq!(replay.account().cash, i128::from(-sign * cash - paid), "{name}");
-        assert_eq!(replay.account().position, sign * bought, "{name}");
-        // History is as it was without the agent.
-        let whole = replay.history().book_after(usize::MAX);
-        let levels = |book: &backcast_sim::HistoricBook, side| {
-            book.levels(side).map(|(price, level)| (price, level.shares())).collect::<Vec<_>>()
-        };
-        for side in [Side::Buy, Side::Sell] {
-            assert_eq!(levels(replay.book(), side), levels(&whole, side), "{name}");
-        }
+        check(name, order, rest, &expected, ahead);
+    }
+}
+
+#[test]
+fn orders_trade_with_those_that_cross_them_when_trading_resumes() {
+    let bid = (Side::Buy, OrderKind::Limit, 1_000, 30);
+    for (name, order, rest, expected, ahead) in [
+        (
+            "too few sellers of two prices when trading resumes",
+            bid,
+            "11,7,0,0,-1,-1\n12,1,5,10,990,-1\n12,1,6,15,1000,-1\n13,7,0,0,1,-1",
+            vec![(0, 1_000, 10, true), (0, 1_000, 15, true)],
+            Some(160),
+        ),
+        (
+            "more sellers than it needs when trading resumes",
+            bid,
+            "11,7,0,0,-1,-1\n12,1,5,10,990,-1\n12,1,6,25,1000,-1\n12,1,7,40,1000,-1\n\
+             13,7,0,0,1,-1",
+            vec![(0, 1_000, 10, true), (0, 1_000, 20, true)],
+            None,
+        ),
+        (
+            "a dearer seller when trading resumes",
+            bid,
+            "11,7,0,0,-1,-1\n12,1,5,20,1010,-1\n13,7,0,0,1,-1",
+            vec![],
+            Some(160),
+        ),
+    ] {
+        check(name, order, rest, &expected, ahead);
     }
 }
 

@@ -12,6 +12,7 @@ mod forked;
 mod interrupts;
 mod limit_orders;
 mod multi_agent;
+mod readouts;
 mod resolved;
 mod seed_document;
 mod snapshots;
