@@ -55,6 +55,9 @@ fn unused_batches_are_drawn_again_and_neither_counted_nor_claimed() {
             assert_eq!(sampler.next_batch(), 5 - left, "{case}");
             let drawn = || ring.limiter().unwrap().counts().samples;
             assert_eq!(drawn(), (5 - left) * ITEMS as u64, "{case}");
+            for of in ring.stats().claim_tables {
+                assert_eq!(of.table.drawn, (5 - left) * ITEMS as u64, "{case}");
+            }
             for index in &expected[usize::try_from(5 - left).unwrap()..] {
                 assert_eq!(sampler.sample(ITEMS).unwrap().index(), *index, "{case}");
             }
