@@ -95,7 +95,8 @@ impl PriorityOrder {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum InitialPriority {
-    /// The largest that was ever set in the table, and at least 1. The default.
+    /// The largest `(priority + eps) ^ alpha` that was ever set in the table, and at least 1. The
+    /// default.
     #[default]
     Ever,
     /// The largest that a transition of the ring has when they enter, so that it falls again with

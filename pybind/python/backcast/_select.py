@@ -48,9 +48,10 @@ class Priority:
         Name of the table. Samplers of one name share the table, in all processes, with equal
         ``eps`` and ``initial``, and an equal number as ``alpha`` or none.
     initial : {"ever", "held"}, default "ever"
-        Priority of new transitions. With ``"ever"``, the largest that was ever set in the table,
-        and at least 1. With ``"held"``, the largest that a transition of the ring has when they
-        enter, or 1 if none has one. After all were set to 0.1, new ones begin at 1, or at 0.1.
+        ``(p + eps) ** alpha`` of new transitions. With ``"ever"``, the largest that was ever set in
+        the table, and at least 1. With ``"held"``, the largest that a transition of the ring has
+        when they enter, or 1 if none has one. After all ``p`` were set to 0.1, new ones begin at 1,
+        or at 0.1.
     by : {"priority", "rank"}, default "priority"
         What the probability depends on. ``"rank"`` counts from 1, the largest priority of all.
         Priorities that agree in their highest five bits, so that they differ by less than one part
