@@ -248,4 +248,24 @@ mod tests {
             assert_eq!(gaps(&span, &runs), left, "{span:?} {runs:?}");
         }
     }
+
+    #[test]
+    fn rows_to_copy_and_rows_without_gaps_are_those_of_each_lane() {
+        let run = |start, end| Range::<u64> { start, end };
+        let saved = Saved::from([(0, vec![run(0, 4), run(6, 10)]), (2, vec![run(3, 9)])]);
+        for (cut, left, reached) in [
+            (run(2, 10), vec![(0, run(4, 6))], (6, 10)),
+            (run(7, 10), vec![], (7, 10)),
+            (run(2, 11), vec![(0, run(4, 6)), (0, run(10, 11))], (11, 11)),
+            (run(1, 4), vec![], (1, 4)),
+            (run(1, 5), vec![(0, run(4, 5))], (5, 5)),
+            (run(0, 0), vec![], (0, 0)),
+        ] {
+            let cuts = [cut, run(0, 5), run(5, 9), run(8, 12)];
+            let others = [(1, run(0, 5)), (3, run(8, 12))];
+            assert_eq!(missing(&cuts, &saved), [&left[..], &others].concat(), "{cuts:?}");
+            let expected = [reached, (5, 5), (5, 9), (12, 12)];
+            assert_eq!(without_gaps(&cuts, &saved), expected, "{cuts:?}");
+        }
+    }
 }

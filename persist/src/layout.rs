@@ -142,6 +142,23 @@ mod tests {
     }
 
     #[test]
+    fn a_full_batch_has_as_many_rows_as_fit_and_at_least_one() {
+        let schema = Schema::builder()
+            .column("obs", DType::F32, &[3])
+            .column("done", DType::Bool, &[10])
+            .build()
+            .unwrap();
+        let layout = BatchLayout::of(&schema);
+        // `lane`, `t` and `flags`, then `seq` and `episode`, then the two columns.
+        let row = 3 * 4 + 2 * 8 + 3 * 4 + 2;
+        assert_eq!(layout.row_bytes(), row);
+        for (bytes, rows) in [(0, 1), (1, 1), (row, 1), (7 * row, 7), (7 * row - 1, 6)] {
+            assert_eq!(layout.rows_per_batch(bytes), rows, "{bytes} bytes");
+        }
+        assert_eq!(BatchLayout::default().rows_per_batch(9), 9);
+    }
+
+    #[test]
     fn a_column_of_the_users_called_lane_is_not_ours() {
         for name in ["lane", "lane/x"] {
             let schema = Schema::builder().column(name, DType::F32, &[]).build().unwrap();

@@ -442,3 +442,6 @@ pub(crate) fn is_chunk_name(name: &str) -> bool {
             && stem.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b) || b == b'-')
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -357,3 +357,33 @@ fn depth(value: &Value) -> usize {
     }
     deepest
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_depth_of_a_state_counts_lists_and_objects_around_a_value() {
+        for (state, expected) in [
+            (json!(null), 0),
+            (json!([]), 0),
+            (json!({"a": 1}), 1),
+            (json!([{"a": [1]}, 2]), 3),
+            (json!({"a": [[1]], "b": {"c": {"d": {"e": 1}}}, "f": 2}), 4),
+        ] {
+            assert_eq!(depth(&state), expected, "{state}");
+        }
+    }
+
+    #[test]
+    fn a_state_has_at_most_16_mib_of_json() {
+        // Two quotes stand around the letters.
+        let letters = |count| Value::String("x".repeat(count));
+        assert!(check_state(&letters(MAX_STATE_BYTES - 2)).is_ok());
+        let refused = check_state(&letters(MAX_STATE_BYTES - 1)).unwrap_err();
+        let SaveError::StateTooLarge { bytes, limit } = refused else { panic!("{refused}") };
+        assert_eq!((bytes, limit), (16_777_217, 16_777_216));
+    }
+}

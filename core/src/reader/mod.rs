@@ -267,4 +267,54 @@ mod tests {
         rows.drop_before(99);
         assert_eq!((rows.place(), rows.is_empty()), ((0, 12..12), true));
     }
+
+    #[test]
+    fn every_range_of_kept_rows_is_read_and_no_other() {
+        let schema = Schema::builder()
+            .column("x", DType::U8, &[3])
+            .column("reward", DType::F32, &[])
+            .build()
+            .unwrap();
+        let ring = Ring::heap(&schema, RingOptions::with_capacity(10)).unwrap();
+        let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+        for row in 0..25_u8 {
+            let (x, reward) = ([row, row + 100, 7], [f32::from(row)]);
+            let columns = StepColumns::of(&schema).with("x", &x).unwrap();
+            let columns = columns.with("reward", &reward).unwrap();
+            writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
+        }
+        for from in 12..25_u8 {
+            for to in from + 1..28 {
+                let asked = u64::from(from)..u64::from(to);
+                let found = ring.rows(0, asked.clone());
+                if from < 15 || to > 25 {
+                    let (from, to) = (asked.start, asked.end);
+                    let (lane, oldest, head) = (0, 15, 25);
+                    let refused = ReadError::NotReadable { lane, from, to, oldest, head };
+                    assert_eq!(found.unwrap_err(), refused);
+                    continue;
+                }
+                let rows = found.unwrap();
+                assert_eq!(rows.place(), (0, asked.clone()));
+                assert_eq!(rows.len(), usize::from(to - from));
+                assert!(!rows.is_empty());
+                assert!(rows.column::<u64>("seq").unwrap().iter().copied().eq(asked));
+                let x: Vec<u8> = (from..to).flat_map(|row| [row, row + 100, 7]).collect();
+                assert_eq!(rows.bytes("x"), Some(&x[..]));
+                assert_eq!(rows.column::<u8>("x").unwrap(), x);
+                let rewards: Vec<f32> = (from..to).map(f32::from).collect();
+                assert_eq!(rows.column::<f32>("reward").unwrap(), rewards);
+            }
+        }
+        let rows = ring.rows(0, 20..22).unwrap();
+        let names: Vec<&str> = rows.columns().iter().map(Column::name).collect();
+        assert_eq!(names, ["seq", "episode", "t", "flags", "x", "reward"]);
+        let (holds, asked) = (DType::F32, DType::U32);
+        let wrong = BatchError::WrongDType { key: "reward".to_owned(), holds, asked };
+        assert_eq!(rows.column::<u32>("reward").unwrap_err(), wrong);
+        let known = names.iter().map(|name| (*name).to_owned()).collect();
+        let unknown = BatchError::UnknownKey { key: "y".to_owned(), known };
+        assert_eq!(rows.column::<u32>("y").unwrap_err(), unknown);
+        assert_eq!(rows.bytes("y"), None);
+    }
 }

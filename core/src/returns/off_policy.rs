@@ -314,4 +314,90 @@ mod tests {
         assert!(vtrace(steps, &four, &unread, discount, good).is_ok(), "no transition is there");
         assert!(retrace(steps, &four, &unread, discount, 1.0).is_ok());
     }
+
+    #[test]
+    fn ratios_are_finite_and_limits_positive_with_their_ends() {
+        let (two, none) = ([0.5_f64; 2], [false; 2]);
+        let steps = ReturnSteps {
+            steps: 2,
+            rewards: &two,
+            next_values: None,
+            terminated: &none,
+            truncated: &none,
+            mask: None,
+        };
+        let discount = Discount::Constant(0.9);
+        let good = VTraceOptions::default();
+        for (ratio, is_ratio) in
+            [(0.0, true), (-0.0, true), (f64::MAX, true), (f64::INFINITY, false), (-1e-300, false)]
+        {
+            let ratios = [1.0, ratio];
+            let found = vtrace(steps, &two, &ratios, discount, good);
+            let action = retrace(steps, &two, &ratios, discount, 0.5);
+            if is_ratio {
+                assert!(found.is_ok() && action.is_ok(), "{ratio}");
+            } else {
+                let refused = ReturnsError::BadRatio { at: 1, value: ratio };
+                assert_eq!((found.unwrap_err(), action.unwrap_err()), (refused.clone(), refused));
+            }
+        }
+        for (limit, is_limit) in
+            [(f64::MIN_POSITIVE, true), (f64::INFINITY, true), (-1.0, false), (0.0, false)]
+        {
+            for what in ["rho_clip", "c_clip"] {
+                let options = match what {
+                    "rho_clip" => VTraceOptions { rho_clip: limit, ..good },
+                    _ => VTraceOptions { c_clip: limit, ..good },
+                };
+                let found = vtrace(steps, &two, &two, discount, options).map(drop);
+                let refused = ReturnsError::BadClip { what, value: limit };
+                assert_eq!(found, if is_limit { Ok(()) } else { Err(refused) });
+            }
+        }
+    }
+
+    #[test]
+    fn windows_of_a_batch_are_those_of_each_alone() {
+        let mut dice = StdRng::seed_from_u64(5);
+        for _ in 0..200 {
+            let windows: Vec<Window> = std::iter::repeat_with(|| Window::random(&mut dice))
+                .filter(|window| window.mask.len() == 4)
+                .take(3)
+                .collect();
+            let numbers = |of: fn(&Window) -> &Vec<f64>| -> Vec<f64> {
+                windows.iter().flat_map(of).copied().collect()
+            };
+            let flags = |of: fn(&Window) -> &Vec<bool>| -> Vec<bool> {
+                windows.iter().flat_map(of).copied().collect()
+            };
+            let all = Window {
+                rewards: numbers(|of| &of.rewards),
+                values: numbers(|of| &of.values),
+                next_values: numbers(|of| &of.next_values),
+                ratios: numbers(|of| &of.ratios),
+                terminated: flags(|of| &of.terminated),
+                truncated: flags(|of| &of.truncated),
+                mask: flags(|of| &of.mask),
+                discounts: numbers(|of| &of.discounts),
+            };
+            let options = VTraceOptions { lambda: 0.8, ..VTraceOptions::default() };
+            let found = |of: &Window| {
+                let steps = ReturnSteps { steps: 4, ..of.steps() };
+                let discount = Discount::Steps(&of.discounts[..]);
+                let (targets, advantages) =
+                    vtrace(steps, &of.values, &of.ratios, discount, options).unwrap();
+                let actions = retrace(steps, &of.values, &of.ratios, discount, 0.8).unwrap();
+                [targets, advantages, actions]
+            };
+            let alone: Vec<_> = windows.iter().map(found).collect();
+            let joined = [0, 1, 2].map(|which| {
+                let parts: Vec<&[f64]> = alone.iter().map(|of| &of[which][..]).collect();
+                parts.concat()
+            });
+            let bits = |of: &[Vec<f64>; 3]| -> Vec<u64> {
+                of.iter().flatten().map(|number| number.to_bits()).collect()
+            };
+            assert_eq!(bits(&found(&all)), bits(&joined));
+        }
+    }
 }

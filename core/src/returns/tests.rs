@@ -168,3 +168,38 @@ fn bad_lengths_and_factors_are_refused_with_their_numbers() {
     assert!(value.is_nan());
     assert_eq!(gae(good, &four[1..], constant, 0.5), Err(short("values", 3)));
 }
+
+#[test]
+fn factors_from_0_to_1_are_accepted_and_no_others() {
+    let (two, none) = ([1.0_f64, 2.0], [false; 2]);
+    let steps = ReturnSteps {
+        steps: 2,
+        rewards: &two,
+        next_values: Some(&two),
+        terminated: &none,
+        truncated: &none,
+        mask: None,
+    };
+    for (factor, is_factor) in
+        [(0.0, true), (1.0, true), (-f64::MIN_POSITIVE, false), (1.0 + f64::EPSILON, false)]
+    {
+        for what in ["gamma", "lambda"] {
+            let (gamma, lambda) = if what == "gamma" { (factor, 0.5) } else { (0.5, factor) };
+            let discount = Discount::Constant(gamma);
+            let refused = ReturnsError::BadFactor { what, value: factor };
+            let expected = if is_factor { Ok(()) } else { Err(refused) };
+            assert_eq!(lambda_returns(steps, discount, lambda).map(drop), expected);
+            assert_eq!(gae(steps, &two, discount, lambda).map(drop), expected);
+        }
+    }
+    // There are no windows in a batch without transitions.
+    let empty = ReturnSteps {
+        steps: 2,
+        rewards: &two[..0],
+        next_values: None,
+        terminated: &[],
+        truncated: &[],
+        mask: None,
+    };
+    assert_eq!(discounted_returns(empty, Discount::Constant(0.9)), Ok(Vec::new()));
+}

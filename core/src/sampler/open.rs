@@ -251,8 +251,9 @@ fn float_column(schema: &Schema, name: &str) -> Result<Summed, String> {
 mod tests {
     use super::*;
     use crate::{
-        AutoresetMode, ColumnWindow, ColumnWindows, GoalStrategy, Hindsight, LearnedOptions,
-        PriorityOptions, RingOptions, StepColumns, WholeEpisodes, WriterOptions,
+        AutoresetMode, ColumnWindow, ColumnWindows, FormError, GoalStrategy, Hindsight,
+        LearnedOptions, PriorityOptions, RingOptions, Rollout, Sequence, StepColumns, TableOptions,
+        WholeEpisodes, WriterOptions,
     };
 
     /// Forms of batches that differ in their keys, learned columns included.
@@ -350,6 +351,87 @@ mod tests {
         refused.sort_unstable();
         refused.dedup();
         assert_eq!(refused, [(2, "weight"), (3, "relabelled"), (4, "length"), (5, "offsets")]);
+    }
+
+    #[test]
+    fn the_largest_options_of_each_form_are_taken_and_the_next_ones_refused() {
+        let schema = Schema::builder()
+            .column("obs", DType::F32, &[])
+            .column("reward", DType::F32, &[])
+            .build()
+            .unwrap();
+        // Each lane has 60 rows.
+        let ring = Ring::heap(&schema, RingOptions::with_capacity(120).lanes(2)).unwrap();
+        let seeded = || SamplerOptions::seeded(1);
+        let window = |history, future| seeded().history(history).future(future);
+        let whole = |rows| window(4, 2).boundary(Boundary::Reject).max_age(rows);
+        let sequence = |length| seeded().sequence(Sequence::new(length));
+        let strided = |stride| seeded().sequence(Sequence::new(8).stride(stride));
+        let episode = |limit| seeded().episodes(WholeEpisodes::padded().max_length(limit));
+        let queue = || seeded().selector(Selector::Table(TableOptions::consume("queue")));
+        let rollout = |length| queue().rollout(Rollout::new(length));
+        let lanes = |lanes| queue().rollout(Rollout::new(4).lanes(lanes));
+        let steps = |n| seeded().n_step(n).gamma(0.5);
+        let gamma = |gamma| seeded().n_step(3).gamma(gamma);
+        let cases: Vec<(SamplerOptions, SamplerOptions)> = vec![
+            // An item takes a row for each transition and one for the last observation.
+            (sequence(59), sequence(60)),
+            (sequence(1), sequence(0)),
+            (strided(8), strided(9)),
+            (strided(1), strided(0)),
+            (episode(59), episode(60)),
+            (episode(1), episode(0)),
+            (window(59, 0), window(60, 0)),
+            (window(1, 58), window(1, 59)),
+            (window(30, 29), window(30, 30)),
+            (window(1, 0), window(0, 0)),
+            (steps(59), steps(60)),
+            (steps(1), steps(0)),
+            // Each transition of a rollout may take two rows.
+            (rollout(29), rollout(30)),
+            (rollout(1), rollout(0)),
+            (lanes(2), lanes(3)),
+            (lanes(1), lanes(0)),
+            (gamma(0.0), gamma(-f64::MIN_POSITIVE)),
+            (gamma(1.0), gamma(1.0 + f64::EPSILON)),
+            // Whole items are not older than the limit.
+            (whole(6), whole(5)),
+            (sequence(8).max_age(8), sequence(8).max_age(7)),
+            (rollout(9).max_age(9), rollout(9).max_age(8)),
+            (window(4, 2).max_age(1), window(4, 2).max_age(0)),
+            (episode(9).max_age(1), episode(9).max_age(0)),
+        ];
+        for (taken, refused) in cases {
+            let found = ring.sampler(taken.clone()).map(drop);
+            assert!(found.is_ok(), "{found:?} for {taken:?}");
+            assert!(ring.sampler(refused.clone()).is_err(), "{refused:?}");
+        }
+    }
+
+    #[test]
+    fn a_discount_without_steps_is_refused_for_every_form() {
+        let ring = ring("plain");
+        let seeded = SamplerOptions::seeded(1);
+        let queue = Selector::Table(TableOptions::consume("queue"));
+        for form in [
+            seeded.clone().sequence(Sequence::new(4)),
+            seeded.clone().episodes(WholeEpisodes::ragged()),
+            seeded.selector(queue).rollout(Rollout::new(4)),
+        ] {
+            assert!(ring.sampler(form.clone()).is_ok(), "{form:?}");
+            for spec in [form.clone().gamma(0.9), form.discount_column()] {
+                let error = ring.sampler(spec.clone()).unwrap_err();
+                let SampleError::Form(
+                    FormError::WithSequence { what }
+                    | FormError::WithEpisodes { what }
+                    | FormError::WithRollout { what },
+                ) = error
+                else {
+                    panic!("{error} for {spec:?}")
+                };
+                assert_eq!(what, "a discount", "{spec:?}");
+            }
+        }
     }
 
     fn sampler(ring: &Ring, options: SamplerOptions) -> Result<Sampler, SampleError> {

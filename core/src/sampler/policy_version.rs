@@ -203,3 +203,26 @@ fn number(dtype: DType, bytes: &[u8]) -> i64 {
 fn saturated(version: u64) -> i64 {
     i64::try_from(version).unwrap_or(i64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_of_every_whole_number_are_read_and_large_ones_are_the_largest() {
+        for (dtype, bytes, expected) in [
+            (DType::I8, i8::MIN.to_ne_bytes().to_vec(), -128),
+            (DType::I16, i16::MIN.to_ne_bytes().to_vec(), -32_768),
+            (DType::I32, i32::MIN.to_ne_bytes().to_vec(), -2_147_483_648),
+            (DType::I64, i64::MIN.to_ne_bytes().to_vec(), i64::MIN),
+            (DType::U8, u8::MAX.to_ne_bytes().to_vec(), 255),
+            (DType::U16, u16::MAX.to_ne_bytes().to_vec(), 65_535),
+            (DType::U32, u32::MAX.to_ne_bytes().to_vec(), 4_294_967_295),
+            (DType::U64, 7_u64.to_ne_bytes().to_vec(), 7),
+            (DType::U64, i64::MAX.to_ne_bytes().to_vec(), i64::MAX),
+            (DType::U64, u64::MAX.to_ne_bytes().to_vec(), i64::MAX),
+        ] {
+            assert_eq!(number(dtype, &bytes), expected, "{dtype} of {bytes:?}");
+        }
+    }
+}

@@ -214,4 +214,37 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn a_draw_is_rejected_below_the_remainder_of_all_numbers_by_the_bound() {
+        let half = 1_u64 << 63;
+        // Three times these are 2^65 + 1 and 2^64 + 2.
+        let (large, small) = (0xaaaa_aaaa_aaaa_aaab, 0x5555_5555_5555_5556);
+        for bound in [1, 2, 3, 4, 5, 7, 1_000, half - 1, half, half + 1, u64::MAX] {
+            let remainder = (1_u128 << 64) % u128::from(bound);
+            for bits in [0, 1, 2, 3, large, small, half - 1, half, u64::MAX - 1, u64::MAX] {
+                let product = u128::from(bits) * u128::from(bound);
+                let is_kept = product % (1 << 64) >= remainder;
+                let expected = is_kept.then(|| u64::try_from(product >> 64).unwrap());
+                assert_eq!(scaled(bits, bound), expected, "{bits} of {bound}");
+            }
+        }
+        assert_eq!([large, small].map(|bits| scaled(bits, 3)), [Some(2), Some(1)]);
+        assert_eq!(scaled(0, 3), None);
+    }
+
+    #[test]
+    fn a_repeated_draw_is_the_first_one_that_is_not_rejected() {
+        let (draws, bound) = (CounterRng::seeded(11), (1 << 63) + 1);
+        let mut later = 0;
+        for item in 0..1_000 {
+            let attempts = (0..64).filter_map(|attempt| draws.below(bound, 5, item, attempt));
+            let attempts: Vec<u64> = attempts.collect();
+            assert_eq!(draws.below_repeated(bound, 5, item), attempts.first().copied());
+            later += u32::from(draws.below(bound, 5, item, 0).is_none());
+        }
+        // About half of the first attempts are rejected.
+        assert!((400..600).contains(&later), "{later}");
+        assert_eq!(draws.below_repeated(0, 5, 3), None);
+    }
 }

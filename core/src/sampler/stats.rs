@@ -211,6 +211,7 @@ impl SamplerTotals {
 
 #[cfg(test)]
 mod tests {
+    use super::DrawCounts;
     use crate::{
         BatchesOptions, DType, PriorityOptions, Ring, RingOptions, SamplerOptions, Schema,
         StepColumns, WriterOptions,
@@ -293,5 +294,25 @@ mod tests {
         let priorities = sampler.stats().unwrap().priorities.unwrap();
         assert_eq!(priorities.rows, 399);
         assert!((priorities.effective_rows - 399.0).abs() < 1e-6, "{priorities:?}");
+    }
+
+    #[test]
+    fn a_reader_slot_counts_the_draws_discarded_for_each_batch_once() {
+        let schema = Schema::builder().column("obs", DType::F32, &[]).build().unwrap();
+        let ring = Ring::heap(&schema, RingOptions::with_capacity(500)).unwrap();
+        let counts = DrawCounts::new(ring.store().claim_reader().unwrap());
+        let (mut rows, mut discarded) = (0, 0);
+        for (batch, (items, lapped)) in (1..).zip([(10, 5), (4, 0), (7, 3), (1, 1)]) {
+            let before = counts.lapped();
+            assert_eq!(before, discarded);
+            counts.add_lapped(lapped);
+            counts.add_batch(items, before);
+            (rows, discarded) = (rows + items as u64, discarded + lapped);
+            let readers = ring.readers();
+            let shown = &readers[0];
+            let shown = (shown.sampled_rows, shown.sampled_batches, shown.lapped);
+            assert_eq!(shown, (rows, batch, discarded));
+            assert_eq!((counts.sampled(), counts.lapped()), (rows, discarded));
+        }
     }
 }

@@ -159,3 +159,90 @@ fn bytes(rows: &Range<u64>, width: u64) -> Range<usize> {
 fn size(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::Disk;
+
+    fn chunk(bytes: u64) -> SavedChunk {
+        SavedChunk {
+            file: "a.arrow".to_owned(),
+            bytes,
+            unix_ns: 0,
+            head_crc32: 0,
+            tail_crc32: 0,
+            batches: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn eight_files_below_the_limit_and_of_one_size_class_are_enough() {
+        let classes = [(0, 0), (4_095, 0), (4_096, 1), (32_767, 1), (32_768, 2), (262_143, 2)];
+        for (bytes, kind) in classes.into_iter().chain([(262_144, 3), (2_097_152, 4)]) {
+            assert_eq!(kind_of(bytes), kind, "{bytes} bytes");
+        }
+        let limit = 40_000;
+        for (sizes, kind) in [
+            (vec![(8, 100)], Some(0)),
+            (vec![(7, 100)], None),
+            (vec![(7, 100), (1, 4_096)], None),
+            (vec![(7, 100), (9, 5_000)], Some(1)),
+            (vec![(8, 5_000), (8, 100)], Some(0)),
+            (vec![(8, limit - 1)], Some(2)),
+            (vec![(8, limit)], None),
+            (vec![(7, limit - 1), (5, limit)], None),
+        ] {
+            let of_size = |(files, bytes): &(usize, u64)| vec![chunk(*bytes); *files];
+            let chunks: Vec<SavedChunk> = sizes.iter().flat_map(of_size).collect();
+            assert_eq!(many(&chunks, limit), kind, "{sizes:?}");
+        }
+    }
+
+    #[test]
+    fn contiguous_batches_of_a_lane_are_merged_up_to_the_rows_of_one() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a.arrow"), [0_u8; 10]).unwrap();
+        let layout = BatchLayout::default();
+        let Ok(file) = ChunkFile::open(&Disk, dir.path(), &chunk(10), &layout) else {
+            panic!("a file of ten bytes")
+        };
+        let batch = |(lane, first, end): (u32, u64, u64)| SavedBatch {
+            lane,
+            first,
+            rows: end - first,
+            frame_at: 0,
+            body_at: 0,
+            frame_crc32: 0,
+            column_crc32: Vec::new(),
+        };
+        let batches = [
+            (0, 2, 6),
+            (0, 6, 10),
+            (0, 10, 14),
+            (0, 15, 17),
+            (1, 17, 19),
+            (1, 19, 32),
+            (1, 32, 33),
+            (1, 33, 34),
+            (1, 34, 35),
+        ]
+        .map(batch);
+        let pairs: Vec<_> = batches.iter().map(|batch| (&file, batch)).collect();
+        for (most, expected) in [
+            (1, vec![1; 9]),
+            (8, vec![2, 1, 1, 1, 1, 3]),
+            (12, vec![3, 1, 1, 1, 3]),
+            (14, vec![3, 1, 1, 2, 2]),
+            (15, vec![3, 1, 2, 3]),
+            (100, vec![3, 1, 5]),
+        ] {
+            let found = runs(&pairs, most);
+            let lengths: Vec<usize> = found.iter().map(|run| run.len()).collect();
+            assert_eq!(lengths, expected, "at most {most} rows");
+            let all = found.into_iter().flatten().map(|(_, batch)| batch.range());
+            assert!(all.eq(batches.iter().map(SavedBatch::range)), "each batch once, in order");
+        }
+        assert!(runs(&[], 8).is_empty());
+    }
+}

@@ -16,5 +16,6 @@ mod params;
 mod power;
 mod power_loss;
 mod priorities;
+mod progress;
 mod refusals;
 mod rings;
