@@ -104,3 +104,30 @@ impl RowIndex {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_has_its_lane_and_row_and_is_above_those_of_lanes_before() {
+        let last_row = (1 << 48) - 1;
+        let mut before = RowIndex::NONE;
+        for lane in [0, 1, 2, 4_095, 0x7fff] {
+            for seq in [0, 1, 1 << 20, (1 << 47) + 3, last_row] {
+                let index = RowIndex::new(lane, seq);
+                assert_eq!((index.lane(), index.seq()), (lane, seq));
+                let number = i64::from(lane) * (1 << 48) + i64::try_from(seq).unwrap();
+                assert!(index == number && i64::from(index) == number && index.0 == number);
+                assert_eq!(RowIndex::from(number), index);
+                assert_eq!(index.to_string(), number.to_string());
+                assert!(index > before && index != before.0, "{index}");
+                before = index;
+            }
+        }
+        assert_eq!(RowIndex::new(0x8003, 5), RowIndex::new(3, 5), "15 bits of a lane");
+        assert_eq!(RowIndex::new(3, (1 << 48) + 5), RowIndex::new(3, 5), "48 bits of a row");
+        let indices = [RowIndex(7), RowIndex::NONE];
+        assert_eq!(RowIndex::numbers(&indices), [7, -1]);
+    }
+}

@@ -130,4 +130,46 @@ mod tests {
         assert_eq!(RowHeader::of_words(header.words()), header);
         assert_eq!((end, RowHeader::column().unwrap().width()), (size_of::<RowHeader>(), end));
     }
+
+    /// Returns two headers with flags, of which the second one goes on with the episode.
+    fn pair(flags: u32, next: u32) -> [RowHeader; 2] {
+        let row = RowHeader { seq: 8, episode: 2, t: 5, flags };
+        [row, RowHeader { seq: 9, t: 6, flags: next, ..row }]
+    }
+
+    #[test]
+    fn a_row_may_follow_one_whose_episode_it_continues_or_begin_an_episode() {
+        for (before, flags) in (0..16).flat_map(|row| (0..16).map(move |next| (row, next))) {
+            let [row, next] = pair(before, flags);
+            let ended = before & TERMINATED != 0 || before & TRUNCATED != 0;
+            let continues = if flags & GAP != 0 || before & FINAL != 0 {
+                false
+            } else if ended {
+                flags & FINAL != 0
+            } else {
+                true
+            };
+            assert_eq!(next.may_follow(&row), continues, "{before} {flags}");
+            for (episode, t) in [(2, 4), (2, 5), (2, 7), (1, 6), (3, 6)] {
+                let other = RowHeader { episode, t, ..next };
+                assert!(!other.may_follow(&row), "{before} {other:?}");
+            }
+            for episode in 1..4 {
+                assert!(RowHeader { episode, t: 0, ..next }.may_follow(&row), "{before} {flags}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_transition_starts_at_a_row_that_is_not_final_and_whose_next_row_goes_on() {
+        for (flags, next) in (0..16).flat_map(|flags| (0..16).map(move |next| (flags, next))) {
+            let rows = pair(flags, next);
+            let starts = flags & FINAL == 0 && next & GAP == 0;
+            assert_eq!(starts_transition(&rows, 8), starts, "{flags} {next}");
+            assert!(!starts_transition(&rows, 7) && !starts_transition(&rows, 9));
+            assert!(!starts_transition(&rows[..1], 8));
+            let newer = [rows[0], RowHeader { seq: 10, ..rows[1] }];
+            assert!(!starts_transition(&newer, 8), "the next row was overwritten");
+        }
+    }
 }

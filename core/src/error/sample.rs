@@ -433,3 +433,40 @@ fn bad_gamma(gamma: Option<f64>, discounts: bool, n_step: Option<u32>) -> String
         (gamma, _) => format!("gamma is {}; give 0 to 1", gamma.unwrap_or(f64::NAN)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn at_most_eight_lanes_are_named_and_the_others_are_counted() {
+        for (count, words) in [
+            (1, "lane 0"),
+            (2, "lanes 0, 1"),
+            (8, "lanes 0, 1, 2, 3, 4, 5, 6, 7"),
+            (9, "lanes 0, 1, 2, 3, 4, 5, 6, 7 and 1 more"),
+            (20, "lanes 0, 1, 2, 3, 4, 5, 6, 7 and 12 more"),
+        ] {
+            assert_eq!(lanes_of(&(0..count).collect::<Vec<_>>()), words);
+        }
+    }
+
+    #[test]
+    fn numbers_of_what_is_claimed_agree_with_their_words() {
+        use ClaimUnit::{Columns, Episodes, Lanes, Transitions};
+        for (unit, one, two) in [
+            (Transitions, "1 new transition", "2 new transitions"),
+            (Episodes, "1 new episode", "2 new episodes"),
+            (Columns, "1 column of a block", "2 columns of a block"),
+            (Lanes, "1 ready lane", "2 ready lanes"),
+        ] {
+            assert_eq!((unit.counted(1).as_str(), unit.counted(2).as_str()), (one, two));
+            let counts_rows = matches!(unit, Transitions | Episodes);
+            assert_eq!(unit.are(1), if counts_rows { "1 row is" } else { "1 is" });
+            assert_eq!(unit.are(0), if counts_rows { "0 rows are" } else { "0 are" });
+            let many = unit.are(2);
+            assert!(many.starts_with("2 ") && many.ends_with(" are"), "{many}");
+            assert_eq!(many.contains("may start"), counts_rows, "{many}");
+        }
+    }
+}

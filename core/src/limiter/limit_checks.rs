@@ -127,4 +127,37 @@ mod tests {
         }
         assert!(RateLimiter::queue(101).check(100).is_ok(), "a snapshot may have it");
     }
+
+    /// An insert and a draw need a band of the ratio and one more, or of the ratio if every
+    /// difference is a whole number.
+    #[test]
+    fn limits_are_refused_from_the_edge_of_what_can_be_satisfied_on() {
+        const NONE: f64 = f64::INFINITY;
+        let band = RateLimiter::band;
+        for (limits, is_accepted) in [
+            (band(2.0, 10, 19.0, 21.0), true),
+            (band(2.0, 10, 19.0, 20.75), false),
+            (band(2.0, 10, 19.5, 22.5), true),
+            (band(2.0, 10, 19.5, 22.25), false),
+            (band(0.5, 10, 0.0, 1.5), true),
+            (band(0.5, 10, 0.0, 1.25), false),
+            // The lead that the first transitions make allows a draw.
+            (band(2.0, 10, 20.0, 99.0), true),
+            (band(2.0, 10, 20.25, 99.0), false),
+            (band(0.5, 4, 2.0, 9.0), true),
+            (band(0.5, 4, 2.25, 9.0), false),
+            (band(2.0, 100, -NONE, 3.0), true),
+            (band(2.0, 101, -NONE, 3.0), false),
+            // Only a queue is limited by the transitions that the ring can hold.
+            (band(1.0, 1, 0.0, 100.0), true),
+            (band(1.0, 1, 0.0, 100.5), false),
+            (band(1.0, 1, 0.0, NONE), true),
+            (band(1.0, 1, -1.0, 101.0), true),
+            (band(1.0, 2, 0.0, 101.0), true),
+            (band(2.0, 1, 0.0, 101.0), true),
+        ] {
+            let checked = limits.check_new(100);
+            assert_eq!(checked.is_ok(), is_accepted, "{limits}: {checked:?}");
+        }
+    }
 }

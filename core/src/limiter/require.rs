@@ -138,4 +138,39 @@ mod tests {
         let size = RequiredLimits { min_size: Some(10), ..wanted() };
         assert!(size.compare(&found).is_ok());
     }
+
+    #[test]
+    fn an_error_buffer_is_compared_up_to_the_rounding_of_the_ends() {
+        for (ratio, min_size) in [(0.1, 3), (0.3, 1_000_000), (7.3, 123_457), (1.0, 1)] {
+            for buffer in [0.7, 3.3, 1_000.1] {
+                let found = RateLimiter::ratio(ratio, min_size, buffer);
+                let with = |buffer| RequiredLimits { error_buffer: Some(buffer), ..wanted() };
+                assert!(with(buffer).compare(&found).is_ok(), "{found}, {buffer}");
+                let (least, most) = found.error_band();
+                let apart = 1e-6 * most.abs().max(least.abs());
+                for other in [buffer - apart, buffer + apart] {
+                    assert!(with(other).compare(&found).is_err(), "{found}, {other}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_band_with_one_end_has_a_ratio_and_no_error_buffer() {
+        for found in [
+            RateLimiter::band(2.0, 5, -3.0, f64::INFINITY),
+            RateLimiter::band(2.0, 5, f64::NEG_INFINITY, 9.0),
+        ] {
+            let ratio = |ratio| RequiredLimits { samples_per_insert: Some(ratio), ..wanted() };
+            assert!(ratio(2.0).compare(&found).is_ok(), "{found}");
+            let refused = ratio(3.0).compare(&found).unwrap_err();
+            assert!(matches!(refused, LimiterError::OtherLimit { .. }), "{refused}");
+            for buffer in [6.0, f64::INFINITY] {
+                let buffer = RequiredLimits { error_buffer: Some(buffer), ..wanted() };
+                assert!(buffer.compare(&found).is_err(), "{found}");
+            }
+            let band = RequiredLimits { error_band: Some(found.error_band()), ..wanted() };
+            assert!(band.compare(&found).is_ok(), "{found}");
+        }
+    }
 }

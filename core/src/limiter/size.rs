@@ -39,3 +39,34 @@ impl RingSize {
         LimiterCounts { deletes, ..counts }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The size test holds with enough transitions, or once the ring was filled, but not in an
+    /// empty ring.
+    #[test]
+    fn the_size_test_holds_with_enough_transitions_or_in_a_ring_that_was_filled() {
+        for (most, min_size, dropped_at) in
+            [(4, 1, 0), (4, 4, 0), (4, 4, 11), (9, 1, 5), (9, 3, 0), (9, 3, 5), (9, 8, 2)]
+        {
+            let limits = RateLimiter::min_size(min_size);
+            for inserts in 0..30_u64 {
+                for drawable in 0..=inserts.min(most) {
+                    let size = RingSize { drawable, most, dropped_at };
+                    let counts = LimiterCounts { inserts, samples: 2, deletes: 77 };
+                    let counted = size.counted(&limits, counts);
+                    assert_eq!((counted.inserts, counted.samples), (inserts, 2));
+                    let was_filled = inserts >= dropped_at + most;
+                    assert_eq!(size.was_filled(inserts), was_filled, "{size:?} {inserts}");
+                    let holds_at =
+                        |inserts: u64| inserts.saturating_sub(counted.deletes) >= min_size;
+                    let holds = drawable > 0 && (drawable >= min_size || was_filled);
+                    assert_eq!(holds_at(inserts), holds, "{size:?} {inserts} {min_size}");
+                    assert!(!was_filled || holds_at(inserts + 1), "{size:?} {inserts}");
+                }
+            }
+        }
+    }
+}

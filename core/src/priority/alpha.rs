@@ -142,4 +142,22 @@ mod tests {
         }
         assert!(annealed(0.6, 0.0, 1).check().is_ok() && Alpha::Table.check().is_ok());
     }
+
+    #[test]
+    fn a_sampler_has_the_exponent_of_its_schedule_or_that_of_a_new_table() {
+        let annealed = Alpha::Annealed { first: 0.5, last: 1.5, batches: 10 };
+        for (alpha, first, later) in [
+            (Alpha::Constant(0.7), 0.7, 0.7),
+            (Alpha::Table, Alpha::DEFAULT, Alpha::DEFAULT),
+            (annealed, 0.5, 0.9),
+        ] {
+            let found = [alpha.first(), alpha.of_sampler(0), alpha.of_sampler(4)];
+            for (found, expected) in found.into_iter().zip([first, first, later]) {
+                assert!((found - expected).abs() < 1e-12, "{alpha:?}: {found}");
+            }
+            let has_schedule = alpha == annealed;
+            assert_eq!(alpha.moves(0.2, 0.9), has_schedule, "{alpha:?}");
+            assert_eq!(alpha.can_change(), has_schedule || alpha == Alpha::Table, "{alpha:?}");
+        }
+    }
 }

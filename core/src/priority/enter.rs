@@ -207,4 +207,64 @@ mod tests {
             assert_eq!(priorities.audit_locked().unwrap(), (sum, sum, 4), "{initial:?}");
         }
     }
+
+    #[test]
+    fn new_rows_get_no_value_of_a_row_that_was_overwritten_unless_the_largest_ever_counts() {
+        for (initial, new) in [(InitialPriority::Held, 1), (InitialPriority::Ever, 8)] {
+            let schema = Schema::builder().column("x", DType::U8, &[]).build().unwrap();
+            let ring = Ring::heap(&schema, RingOptions::with_capacity(64)).unwrap();
+            let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+            let mut append = |rows: u32| {
+                for _ in 0..rows {
+                    let columns = StepColumns::of(&schema).with("x", &[0_u8]).unwrap();
+                    writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
+                }
+            };
+            append(10);
+            let options = PriorityOptions::alpha(1.0).eps(0.0).initial(initial);
+            let mut priorities = ring.priorities(&options).unwrap();
+            assert_eq!(priorities.update(&[0_i64], &[8.0]).unwrap(), 0);
+            // Row 0 goes, and some of the rows that have leaves stay.
+            append(57);
+            let none: &[i64] = &[];
+            priorities.update(none, &[]).unwrap();
+            let span = ring.lane_span(0).unwrap();
+            assert!((1..9).contains(&span.start), "{span:?}");
+            let (old, rows) = (9 - span.start, span.end - 1 - span.start);
+            let sum = u128::from(LEAF_ONE) * u128::from(old + new * (rows - old));
+            assert_eq!(priorities.audit_locked().unwrap(), (sum, sum, rows), "{initial:?}");
+            assert_eq!(priorities.counters().entered, span.end - 1);
+        }
+    }
+
+    #[test]
+    fn more_rows_than_one_commit_takes_get_their_leaves_and_lose_them() {
+        let rows = 2 * CHANGES + HEADERS + 6;
+        let schema = Schema::builder().column("x", DType::U8, &[]).build().unwrap();
+        let ring = Ring::heap(&schema, RingOptions::with_capacity(80_000)).unwrap();
+        let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+        for _ in 0..=rows {
+            let columns = StepColumns::of(&schema).with("x", &[0_u8]).unwrap();
+            writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
+        }
+        let rows = u64::try_from(rows).unwrap();
+        let none: &[i64] = &[];
+        let mut tables = [1, 3].map(|stride| {
+            let options = PriorityOptions::alpha(1.0).eps(0.0).stride(stride);
+            let mut table = ring.priorities(&options.table(&format!("every{stride}"))).unwrap();
+            table.update(none, &[]).unwrap();
+            // The step in the only episode is the number of the row.
+            let leaves = rows.div_ceil(stride.into());
+            let sum = u128::from(LEAF_ONE) * u128::from(leaves);
+            assert_eq!(table.audit_locked().unwrap(), (sum, sum, leaves), "stride {stride}");
+            assert_eq!(table.counters().entered, rows);
+            table
+        });
+        ring.clear().unwrap();
+        for table in &mut tables {
+            table.update(none, &[]).unwrap();
+            assert_eq!(table.audit_locked().unwrap(), (0, 0, 0));
+            assert_eq!(table.counters().entered, rows);
+        }
+    }
 }

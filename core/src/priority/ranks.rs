@@ -181,4 +181,51 @@ mod tests {
             }
         }
     }
+
+    /// Returns the masses of one row of priority 2^20 and two rows of 2^10.
+    fn masses() -> RankMasses {
+        let bucket = |leaf| rank_bucket(leaf).unwrap();
+        let buckets = vec![
+            RankedBucket { end: 1_000, bucket: bucket(1 << 20), value: 1_000, ranks: 1 },
+            RankedBucket { end: 1_800, bucket: bucket(1 << 10), value: 400, ranks: 3 },
+        ];
+        let (unit, changes, counts) = (1_000.0, Some(7), Vec::new());
+        RankMasses { alpha: 1.0, unit, changes, buckets, counts }
+    }
+
+    #[test]
+    fn a_priority_that_no_row_has_gets_the_mass_of_the_rank_that_it_would_have() {
+        let masses = masses();
+        for (leaf, mass) in [
+            (0, 0),
+            (1 << 20, 1_000),
+            (1 << 10, 400),
+            (1 << 30, 1_000),
+            (1 << 15, 500),
+            (1 << 5, 250),
+        ] {
+            assert_eq!(masses.mass_of(leaf), mass, "{leaf}");
+        }
+        assert_eq!((masses.total(), masses.least()), (1_800, 400));
+        let empty = RankMasses::new(1.0);
+        assert_eq!((empty.total(), empty.least()), (0, 0));
+    }
+
+    #[test]
+    fn rows_that_share_a_bucket_count_one_by_one_in_the_diversity() {
+        let (sum, squares) = (1_000.0 + 2.0 * 400.0, 1_000.0 * 1_000.0 + 2.0 * 400.0 * 400.0);
+        let found = masses().effective_rows();
+        assert!((found - sum * sum / squares).abs() < 1e-9, "{found}");
+        assert!(RankMasses::new(1.0).effective_rows() <= 0.0);
+    }
+
+    #[test]
+    fn another_exponent_makes_the_next_read_compute_the_masses_anew() {
+        let mut masses = masses();
+        masses.set_alpha(1.0);
+        assert_eq!(masses.changes, Some(7));
+        masses.set_alpha(0.5);
+        assert_eq!(masses.changes, None);
+        assert!((masses.alpha - 0.5).abs() < f64::EPSILON);
+    }
 }

@@ -104,4 +104,30 @@ mod tests {
             [2.0_f64.to_bits(), 0]
         );
     }
+
+    #[test]
+    fn a_window_has_the_mix_of_the_maximum_and_the_mean_of_its_own_places() {
+        let td = [0.5, 4.0, 1.5, 3.0, 2.0, 0.25, 7.0, 6.0, 1.0];
+        let mask: &[bool] = &[true, true, true, false, true, true, false, false, false];
+        for (eta, steps, given) in [0.0, 0.3, 0.9, 1.0].into_iter().flat_map(|eta| {
+            [1, 3, 9]
+                .into_iter()
+                .flat_map(move |steps| [None, Some(mask)].map(move |given| (eta, steps, given)))
+        }) {
+            let found = sequence_priorities(&td, steps, given, eta).unwrap();
+            assert_eq!(found.len(), td.len() / steps);
+            for (window, found) in found.into_iter().enumerate() {
+                let places = window * steps..(window + 1) * steps;
+                let counted: Vec<f64> = places
+                    .filter(|at| given.is_none_or(|mask| mask[*at]))
+                    .map(|at| td[at])
+                    .collect();
+                let most = counted.iter().copied().fold(0.0, f64::max);
+                let count = u32::try_from(counted.len().max(1)).unwrap();
+                let mean = counted.iter().sum::<f64>() / f64::from(count);
+                let expected = eta * most + (1.0 - eta) * mean;
+                assert!((found - expected).abs() < 1e-12, "{window} of {steps}, {eta}: {found}");
+            }
+        }
+    }
 }

@@ -202,3 +202,25 @@ fn store(
     guard.raise_largest(state.largest);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leaves_that_are_kept_are_those_of_the_rows_that_are_asked_for() {
+        let ranges = (0..12_u64).flat_map(|start| (start..13).map(move |end| start..end));
+        for (range, first) in ranges.flat_map(|range| [0, 5].map(|first| (range.clone(), first))) {
+            for all in (0..5).map(|len| first..first + len) {
+                let leaf = |row: u64| 100 + row;
+                let mut kept = LaneLeaves { first, leaves: all.clone().map(leaf).collect() };
+                assert_eq!(kept.rows(), all);
+                kept.keep(&range);
+                let rows: Vec<u64> = all.clone().filter(|row| range.contains(row)).collect();
+                let first = rows.first().copied().unwrap_or(range.start);
+                let leaves = rows.into_iter().map(leaf).collect();
+                assert_eq!(kept, LaneLeaves { first, leaves }, "{range:?} of {all:?}");
+            }
+        }
+    }
+}

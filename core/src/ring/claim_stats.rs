@@ -117,3 +117,113 @@ pub(crate) fn fresh(
     };
     last.iter().zip(candidates).map(rows).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{AutoresetMode, DType, RingOptions, Schema, StepColumns, WriterOptions};
+
+    /// Makes a ring of two lanes of 16 rows. Only the first one is written.
+    fn ring(rows: u32) -> Ring {
+        let schema = Schema::builder().column("obs", DType::U8, &[]).build().unwrap();
+        let ring = Ring::heap(&schema, RingOptions::with_capacity(32).lanes(2)).unwrap();
+        let options = WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep);
+        let mut writer = ring.writer(options).unwrap();
+        for _ in 0..rows {
+            let columns = StepColumns::of(&schema).with("obs", &[7_u8]).unwrap();
+            writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
+        }
+        ring
+    }
+
+    fn settings(renewed: bool, times: u32) -> ClaimSettings {
+        ClaimSettings { renewed, shuffled: false, times, seed: 0 }
+    }
+
+    fn pass(round: u64, ranges: impl Into<Vec<Range<u64>>>) -> ClaimPass {
+        ClaimPass { number: 3, round, ranges: ranges.into() }
+    }
+
+    fn table(settings: ClaimSettings, pass: ClaimPass, next: u64) -> ClaimTableInfo {
+        let (name, bytes, passes) = ("queue".to_owned(), 0, 4);
+        ClaimTableInfo { name, settings, bytes, passes, drawn: 0, overwritten: 0, pass, next }
+    }
+
+    #[test]
+    fn rows_of_a_pass_can_be_claimed_once_in_each_round_that_is_left() {
+        let ring = ring(0);
+        for (renewed, times, round, next, left) in [
+            (false, 1, 0, 0, 10),
+            (false, 1, 0, 4, 6),
+            (false, 1, 0, 10, 0),
+            (false, 3, 0, 4, 26),
+            (false, 3, 1, 4, 16),
+            (false, 3, 2, 4, 6),
+            (false, 3, 9, 4, 6),
+            (false, 3, 0, 10, 20),
+            (false, 3, 0, 99, 20),
+            (true, 1, 0, 4, 6),
+        ] {
+            let table = table(settings(renewed, times), pass(round, [2..9, 0..3]), next);
+            assert_eq!(unclaimed(&ring, &table), left, "{table:?}");
+        }
+    }
+
+    #[test]
+    fn the_next_pass_has_the_transitions_after_the_last_one() {
+        let ring = ring(10);
+        for (renewed, last, new) in
+            [(false, 0..4, 5), (false, 0..9, 0), (false, 3..3, 6), (true, 0..4, 9)]
+        {
+            let left = last.end - last.start;
+            let table = table(settings(renewed, 1), pass(0, [last, 0..0]), 0);
+            assert_eq!(unclaimed_and_new(&ring, &table), (left, new), "{table:?}");
+        }
+    }
+
+    #[test]
+    fn a_pass_of_rows_that_no_lane_has_counts_as_empty() {
+        let ring = ring(0);
+        let slots = ring.slots();
+        for (ranges, is_sound) in [
+            ([0..slots, 7..7 + slots], true),
+            ([0..0, 5..5], true),
+            ([0..4, 7..8 + slots], false),
+            ([Range { start: 5, end: 4 }, 0..2], false),
+        ] {
+            let pass = pass(0, ranges);
+            let expected = if is_sound { pass.ranges.clone() } else { vec![0..0; 2] };
+            assert_eq!(sound(&ring, &pass), expected, "{pass:?}");
+        }
+    }
+
+    #[test]
+    fn rows_between_two_passes_that_are_gone_were_overwritten_unless_they_were_dropped() {
+        let ring = ring(30);
+        let oldest = ring.lane_span(0).unwrap().start;
+        assert!((10..20).contains(&oldest), "{oldest}");
+        let lost = |last: Range<u64>, next: Option<Range<u64>>| {
+            let next = next.map(|next| pass(0, [next, 0..0]));
+            overwritten_after(&ring, &pass(0, [last, 0..0]), next.as_ref())
+        };
+        assert_eq!(lost(0..4, None), oldest - 4);
+        assert_eq!(lost(0..4, Some(9..20)), 5, "the next pass had the others");
+        assert_eq!(lost(0..4, Some(oldest + 5..oldest + 9)), oldest - 4);
+        assert_eq!(lost(0..oldest, None), 0);
+        assert_eq!(lost(4..oldest + 2, None), 0);
+        assert_eq!(lost(4..4, None), 0, "nothing was drawn yet");
+        ring.clear().unwrap();
+        assert_eq!(lost(0..4, None), 0, "they were dropped");
+    }
+
+    #[test]
+    fn new_rows_begin_where_the_last_pass_ended_unless_passes_are_renewed() {
+        for (last, now, new) in
+            [(0..5, 3..9, 5..9), (0..5, 7..9, 7..9), (0..5, 2..4, 5..5), (0..5, 0..5, 5..5)]
+        {
+            let (last, now) = ([0..0, last], [0..0, now]);
+            assert_eq!(fresh(settings(false, 2), &last, &now), [0..0, new]);
+            assert_eq!(fresh(settings(true, 1), &last, &now), now);
+        }
+    }
+}

@@ -199,7 +199,10 @@ mod tests {
         let lease = held.lease(0, 10..20).unwrap();
         let observed = Observed::open(&base, "seen").unwrap();
         assert_eq!(observed.clear_dead_pins().unwrap(), 0, "its holder lives");
-        assert_eq!(observed.stats().pins.len(), 1);
+        let pins = observed.stats().pins;
+        let [pin] = &*pins else { panic!("{pins:?}") };
+        assert_eq!((pin.lane, pin.start, pin.slot), (0, 10, lease.slot()));
+        assert_eq!(pin.pid, u64::from(std::process::id()));
         drop(lease);
         // A killed reader leaves a pin in a slot whose lock is free.
         held.store().pins(0).store(3, 7, std::sync::atomic::Ordering::Release);

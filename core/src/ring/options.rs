@@ -266,6 +266,35 @@ mod capacity_tests {
             assert_eq!(found, bytes.map(Capacity::Bytes), "{text}");
         }
     }
+
+    #[test]
+    fn a_capacity_is_a_number_of_rows_or_of_the_bytes_of_its_unit() {
+        for (text, rows) in [("0", 0), ("1_000_000", 1_000_000), (" 64 ", 64)] {
+            assert_eq!(text.parse::<Capacity>(), Ok(Capacity::Rows(rows)), "{text}");
+        }
+        for (unit, base, power) in [
+            ("B", 1_u64, 1),
+            ("KiB", 1_024, 1),
+            ("MiB", 1_024, 2),
+            ("GiB", 1_024, 3),
+            ("TiB", 1_024, 4),
+            ("kB", 1_000, 1),
+            ("KB", 1_000, 1),
+            ("MB", 1_000, 2),
+            ("GB", 1_000, 3),
+            ("TB", 1_000, 4),
+        ] {
+            for (number, halves) in [("1", 2_u64), ("3", 6), ("2.5", 5), ("1_0", 20)] {
+                let bytes = Capacity::Bytes((halves * base.pow(power)).div_ceil(2));
+                for text in [format!("{number}{unit}"), format!(" {number} {unit} ")] {
+                    assert_eq!(text.parse::<Capacity>(), Ok(bytes), "{text}");
+                }
+            }
+        }
+        for text in ["", "GiB", "8 gigs", "1.5", "-1", "1 gb", "1e3", "1 GiBs", "-3 B"] {
+            assert_eq!(text.parse::<Capacity>(), Err(BadCapacity(text.to_owned())));
+        }
+    }
 }
 
 #[cfg(all(test, feature = "serde"))]

@@ -79,6 +79,7 @@ fn in_words(holders: &[Vec<u32>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{AutoresetMode, DType, RingOptions, Schema, StepColumns, WriterOptions};
 
     #[test]
     fn a_writer_that_is_not_seen_is_of_another_process() {
@@ -97,5 +98,39 @@ mod tests {
             assert!(said.contains(&other.to_string()), "{said}");
         }
         assert!(and_ours.contains(&own.to_string()) && and_ours != ours, "{and_ours}");
+    }
+
+    #[test]
+    fn lanes_whose_newest_row_has_no_successor_are_counted_and_at_most_eight_are_named() {
+        let schema = Schema::builder().column("obs", DType::U8, &[]).build().unwrap();
+        for lanes in [1_u32, 8, 9, 12] {
+            let capacity = 20 * u64::from(lanes);
+            let options = RingOptions::with_capacity(capacity).lanes(lanes);
+            let ring = Ring::heap(&schema, options).unwrap();
+            let options = WriterOptions::lanes(lanes).autoreset(AutoresetMode::SameStep);
+            let mut writer = ring.writer(options).unwrap();
+            let told = |lanes: std::ops::Range<u32>, of: u32| {
+                let named: Vec<String> = lanes.clone().take(8).map(|n| n.to_string()).collect();
+                let more = if lanes.len() > 8 { ", …" } else { "" };
+                let named = named.join(", ");
+                format!("{} of {of} lanes wait for theirs (lane {named}{more});", lanes.len())
+            };
+            let why = ring.why_no_transitions();
+            assert!(!why.contains("next row"), "no row was written: {why}");
+            let obs = vec![7_u8; lanes as usize];
+            let none = vec![false; lanes as usize];
+            let mut first = none.clone();
+            first[0] = true;
+            // In the second step the first lane ends, and has its final row.
+            for (ends, awaiting) in [(&none, 0..lanes), (&first, 1..lanes)] {
+                let columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
+                let columns = columns.with_final("obs", &obs).unwrap();
+                writer.append(&columns.step(ends, &none).unwrap()).unwrap();
+                let why = ring.why_no_transitions();
+                let is_told = why.contains(&told(awaiting.clone(), lanes));
+                assert_eq!(is_told, !awaiting.is_empty(), "{awaiting:?}: {why}");
+                assert_eq!(why.contains("next row"), !awaiting.is_empty(), "{why}");
+            }
+        }
     }
 }

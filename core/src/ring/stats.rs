@@ -348,3 +348,50 @@ impl Ring {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        AutoresetMode, Capacity, DType, Ring, RingOptions, Schema, StepColumns, WriterOptions,
+    };
+
+    #[test]
+    fn the_bytes_that_were_asked_for_are_those_given_or_those_of_the_rows() {
+        let schema = Schema::builder().column("obs", DType::U64, &[3]).build().unwrap();
+        let row = u64::try_from(schema.row_bytes()).unwrap();
+        for (capacity, asked) in
+            [(Capacity::Rows(100), 100 * row), (Capacity::Bytes(1 << 20), 1 << 20)]
+        {
+            let options = RingOptions::with_capacity(capacity).lanes(2);
+            let stats = Ring::heap(&schema, options).unwrap().stats();
+            assert_eq!((stats.bytes_asked, stats.row_bytes), (asked, row), "{capacity:?}");
+        }
+    }
+
+    #[test]
+    fn statistics_count_the_rows_transitions_and_episodes_of_each_lane() {
+        let schema = Schema::builder().column("obs", DType::U64, &[]).build().unwrap();
+        let ring = Ring::heap(&schema, RingOptions::with_capacity(60).lanes(3)).unwrap();
+        let options = WriterOptions::lanes(2).autoreset(AutoresetMode::NextStep);
+        let mut writer = ring.writer(options).unwrap();
+        for step in 0..12_u64 {
+            let obs = [step; 2];
+            let columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
+            // The first lane ends twice. Each final row is that of the next step.
+            let ends = [step == 3 || step == 7, false];
+            writer.append(&columns.step(&ends, &[false; 2]).unwrap()).unwrap();
+        }
+        let stats = ring.stats();
+        let of_lanes: Vec<_> = stats
+            .lane_stats
+            .iter()
+            .map(|of| (of.lane, of.head, of.rows, of.transitions, of.episodes, of.held))
+            .collect();
+        let expected = [(0, 12, 12, 9, 3, true), (1, 12, 12, 11, 1, true), (2, 0, 0, 0, 0, false)];
+        assert_eq!(of_lanes, expected);
+        assert_eq!((stats.rows_published, stats.transitions, ring.len()), (24, 20, 20));
+        let pids: Vec<_> = stats.lane_stats.iter().map(|of| of.pid).collect();
+        let own = Some(u64::from(std::process::id()));
+        assert_eq!(pids, [own, own, None]);
+    }
+}

@@ -306,4 +306,21 @@ mod tests {
             prop_assert!(rest.iter().all(|rows| rows.end - rows.start == 2));
         }
     }
+
+    #[test]
+    fn a_pass_begins_with_as_many_new_rows_as_are_needed_and_a_renewed_one_with_any_row() {
+        let epoch = ClaimSettings { renewed: true, ..QUEUE };
+        let (last, now) = ([0..4, 0..2], [1..7, 0..2]);
+        let new = Some(vec![4..7, 2..2]);
+        for (need, found) in [(0, new.clone()), (3, new), (4, None)] {
+            assert_eq!(new_rows(QUEUE, &last, &now, need), found, "{need}");
+        }
+        for need in [0, 8, 9, 100] {
+            assert_eq!(new_rows(epoch, &last, &now, need), Some(now.to_vec()), "{need}");
+        }
+        let gone = [3..3, 2..2];
+        for settings in [QUEUE, epoch] {
+            assert_eq!(new_rows(settings, &last, &gone, 0), None);
+        }
+    }
 }

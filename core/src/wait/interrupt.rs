@@ -109,6 +109,8 @@ impl fmt::Debug for Interrupt {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
 
     #[test]
@@ -118,11 +120,33 @@ mod tests {
         for (one, other, ended) in [
             (&yes, &no, true),
             (&no, &yes, true),
+            (&yes, &yes, true),
+            (&no, &no, false),
+            (&yes, &never, true),
             (&no, &never, false),
             (&never, &yes, true),
             (&never, &never, false),
         ] {
             assert_eq!(one.or(other).is_ended_by(None), ended, "{one:?} or {other:?}");
+        }
+    }
+
+    #[test]
+    fn both_of_two_interrupts_get_every_report() {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let listener = |name: &'static str, ends: bool| {
+            let told = Arc::clone(&told);
+            Interrupt::told(move |report| {
+                told.lock().unwrap().push((name, report.map(|of| of.text().to_owned())));
+                ends
+            })
+        };
+        let both = listener("one", true).or(&listener("other", false));
+        for report in [WaitReport::Long("slow"), WaitReport::Unlinked("gone")] {
+            assert!(both.is_ended_by(Some(report)));
+            let text = Some(report.text().to_owned());
+            let found: Vec<_> = told.lock().unwrap().drain(..).collect();
+            assert_eq!(found, [("one", text.clone()), ("other", text)]);
         }
     }
 }

@@ -321,4 +321,48 @@ mod tests {
         assert!(u128::from(asked.load(Relaxed)) <= intervals + 1);
         assert_ne!(asked.load(Relaxed), 0);
     }
+
+    #[test]
+    fn a_wait_that_another_one_continues_is_reported_once() {
+        let reports = Arc::new(AtomicU32::new(0));
+        let told = Arc::clone(&reports);
+        let interrupt = Interrupt::told(move |report| {
+            told.fetch_add(u32::from(report.is_some()), Relaxed);
+            false
+        });
+        let mut start = WaitStart::now();
+        let continued = |start: WaitStart, after: Duration| {
+            Wait::new(None, &interrupt).since(start).report_after(after)
+        };
+        let mut early = continued(start, Duration::from_secs(3_600));
+        early.check(Duration::ZERO, String::new).unwrap();
+        early.keep_report(&mut start);
+        assert!(!start.is_reported);
+        for _ in 0..3 {
+            let mut wait = continued(start, Duration::ZERO);
+            wait.check(Duration::ZERO, String::new).unwrap();
+            wait.keep_report(&mut start);
+            assert!(start.is_reported);
+            assert_eq!(reports.load(Relaxed), 1);
+        }
+        early.keep_report(&mut start);
+        assert!(start.is_reported, "another wait has reported it");
+    }
+
+    #[test]
+    fn a_wait_can_report_while_it_has_a_listener_and_time() {
+        let (never, listens) = (Interrupt::never(), Interrupt::when(|| false));
+        let hour = Some(Duration::from_secs(3_600));
+        for (interrupt, limit, can_report) in [
+            (&never, None, false),
+            (&never, hour, false),
+            (&never, Some(Duration::ZERO), false),
+            (&listens, None, true),
+            (&listens, hour, true),
+            (&listens, Some(Duration::ZERO), false),
+        ] {
+            let wait = Wait::new(limit, interrupt);
+            assert_eq!(wait.can_report(), can_report, "{interrupt:?} {limit:?}");
+        }
+    }
 }

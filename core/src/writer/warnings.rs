@@ -162,3 +162,29 @@ pub(super) fn is_nonzero(dtype: DType, row: &[u8]) -> bool {
     let mask = |at: usize| if at % size == sign_at { !sign } else { 0xFF };
     row.iter().enumerate().any(|(at, byte)| byte & mask(at) != 0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reward_is_nonzero_if_any_bit_but_the_sign_of_an_element_is_set() {
+        for dtype in DType::ALL {
+            let size = dtype.size();
+            let zeros = vec![0_u8; 3 * size];
+            assert!(!is_nonzero(dtype, &zeros), "{dtype}");
+            let has_sign = matches!(dtype, DType::F16 | DType::BF16 | DType::F32 | DType::F64);
+            let sign_at = if cfg!(target_endian = "little") { size - 1 } else { 0 };
+            for (at, bit) in (0..3 * size).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
+                let mut row = zeros.clone();
+                row[at] = 1 << bit;
+                let is_sign = has_sign && bit == 7 && at % size == sign_at;
+                assert_eq!(is_nonzero(dtype, &row), !is_sign, "{dtype}: {row:?}");
+            }
+        }
+        assert!(!is_nonzero(DType::F32, &(-0.0_f32).to_ne_bytes()));
+        assert!(!is_nonzero(DType::F64, &(-0.0_f64).to_ne_bytes()));
+        assert!(is_nonzero(DType::F64, &f64::MIN_POSITIVE.to_ne_bytes()));
+        assert!(is_nonzero(DType::I32, &i32::MIN.to_ne_bytes()));
+    }
+}

@@ -241,3 +241,59 @@ fn stored_limits_are_bounded_when_they_are_read() {
         assert_eq!(RateLimiter::of_bytes(damaged), None, "{damaged:?}");
     }
 }
+
+#[test]
+fn the_default_error_buffer_is_room_for_1024_items_or_for_64_inserts() {
+    for (ratio, items) in
+        [(0.25, 1_024), (1.0, 1_024), (16.0, 1_024), (16.5, 1_056), (100.0, 6_400)]
+    {
+        let found = RateLimiter::default_error_buffer(ratio);
+        assert!((found - f64::from(items)).abs() < 1e-9, "{ratio}: {found}");
+    }
+}
+
+#[test]
+fn dropped_transitions_ask_for_draws_by_the_ratio_if_the_band_has_an_upper_end() {
+    const NONE: f64 = f64::INFINITY;
+    for (limits, dropped, draws) in [
+        (RateLimiter::ratio(2.5, 10, 9.0), 3, 7),
+        (RateLimiter::ratio(2.5, 10, 9.0), 0, 0),
+        (RateLimiter::queue(5), 11, 11),
+        (RateLimiter::band(4.0, 1, -NONE, 9.0), 6, 24),
+        (RateLimiter::band(4.0, 1, -9.0, NONE), 6, 0),
+        (RateLimiter::min_size(3), 6, 0),
+        (RateLimiter::queue(5), u64::MAX, COUNT),
+        (RateLimiter::ratio(8.0, 10, 9.0), COUNT, COUNT),
+    ] {
+        assert_eq!(limits.draws_of(dropped), draws, "{limits}, {dropped}");
+    }
+}
+
+#[test]
+fn the_last_count_is_found_from_any_approximation_of_it() {
+    let lasts = [0, 1, 2, 4, 5, 9, 1_000, COUNT - 9, COUNT - 5, COUNT - 4, COUNT - 1, COUNT];
+    for last in lasts {
+        for off in [
+            f64::NEG_INFINITY,
+            -1e6,
+            -9.0,
+            -5.0,
+            -4.0,
+            -3.0,
+            -1.0,
+            0.0,
+            1.0,
+            3.0,
+            4.0,
+            5.0,
+            9.0,
+            1e6,
+            f64::INFINITY,
+        ] {
+            #[expect(clippy::cast_precision_loss, reason = "below 2^48")]
+            let near = last as f64 + off;
+            assert_eq!(last_where(near, |count| count <= last), last, "{last} from {near}");
+        }
+    }
+    assert_eq!(last_where(5.0, |_| false), 0);
+}

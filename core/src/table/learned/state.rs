@@ -149,3 +149,39 @@ impl Filling<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_that_are_kept_are_those_of_the_rows_that_are_asked_for() {
+        let ranges = (0..12_u64).flat_map(|start| (start..13).map(move |end| start..end));
+        for (range, first) in ranges.flat_map(|range| [0, 5].map(|first| (range.clone(), first))) {
+            for (all, columns) in
+                (0..5).flat_map(|len| [1, 2, 3].map(|columns| (first..first + len, columns)))
+            {
+                let values = |rows: &[u64]| -> Vec<Option<u32>> {
+                    let of_row = |row| (0..columns).map(move |at| value(row, at));
+                    rows.iter().copied().flat_map(of_row).collect()
+                };
+                let listed: Vec<u64> = all.clone().collect();
+                let mut kept = LaneValues { first, values: values(&listed) };
+                assert_eq!(kept.rows(columns), all, "{columns} columns");
+                kept.keep(&range, columns);
+                let rows: Vec<u64> = all.clone().filter(|row| range.contains(row)).collect();
+                let first = rows.first().copied().unwrap_or(range.start);
+                let expected = LaneValues { first, values: values(&rows) };
+                assert_eq!(kept, expected, "{range:?} of {all:?}, {columns} columns");
+            }
+        }
+        let part = LaneValues { first: 4, values: vec![Some(1); 5] };
+        assert_eq!((part.rows(2), part.rows(0)), (4..6, 4..4), "a row has all columns");
+    }
+
+    /// Returns a value that tells its row and column, or none for some.
+    fn value(row: u64, column: usize) -> Option<u32> {
+        let number = 10 * u32::try_from(row).unwrap() + u32::try_from(column).unwrap();
+        (!number.is_multiple_of(7)).then_some(number)
+    }
+}
